@@ -23,7 +23,7 @@ async def main() -> None:
         else:
             listener = socket.socket(fileno=settings.edge_fd)
         edge = await process.opened.enter_async_context(assembled(settings, process))
-        await process.serve_operations(settings.edge_operations_listen, edge.missing)
+        await process.serve_operations(settings.edge_operations_listen, edge.missing, edge.away)
         if await process.done_before_stop(edge.prepare()):
             connections = ConnectionLimit(most_connections(settings.edge_connections), process.clock, process.log)
             show_connections(process.registry, connections)

@@ -13,6 +13,7 @@ from edge.api.app import EdgeApp
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.early_refusals import EarlyRefusals
 from edge.backends.exchanges import Backends
+from edge.backends.outage_wait import OutageWait
 from edge.backends.position import EdgePosition, parse_position
 from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
@@ -64,10 +65,16 @@ class Assembly:
         await self.edge.principals.known()
 
     def missing(self) -> list[str]:
-        """Returns what keeps it from serving; empty if ready."""
+        """Returns what keeps it from serving; empty if ready. Requests wait for a service that is away, which other
+        edges miss too; an edge that reaches none of them is cut off, and others may not be."""
         states = {"leaving": self.is_leaving(), "starting": not self.is_complete}
-        unusable = [name for name, usable in self.services.usable_replicas().items() if not usable]
-        return [*(state for state, is_so in states.items() if is_so), *unusable]
+        away = self.away()
+        is_cut_off = len(away) == len(self.services.usable_replicas())
+        return [*(state for state, is_so in states.items() if is_so), *(away if is_cut_off else ())]
+
+    def away(self) -> list[str]:
+        """Returns the services that it cannot reach."""
+        return [name for name, usable in self.services.usable_replicas().items() if not usable]
 
 
 @contextlib.asynccontextmanager
@@ -78,10 +85,11 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
     services = Backends(process.address_of, clock, log, process.certificates, subset)
     addresses = Addresses(settings.trusted_proxies)
     journals = Journals(settings.journals_folder, log)
+    waits = OutageWait(settings.wait_limits)
     edge = EdgeState(
-        principals=Principals(services.auths, clock, log, registry, addresses, settings.wrong_keys_per_minute),
+        principals=Principals(services.auths, clock, log, registry, addresses, settings.wrong_keys_per_minute, waits),
         models=ModelCatalog(services.routers),
-        metering=Metering(services.meterings, clock, log),
+        metering=Metering(services.meterings, clock, log, waits),
         journal=journals.own,
         routers=services.routers,
         saturation=EdgeSaturation(clock, settings.edge_queueing_s),
@@ -114,7 +122,7 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
         )
         show_exchanges(registry, services.message_items)
         show_prompt_memory(registry, edge.prompt_memory)
-        show_edge(registry, edge, services, assembly.missing)
+        show_edge(registry, edge, services, waits, assembly.missing)
         yield assembly
         # Answers have ended; their settlements may still be pending.
         with contextlib.suppress(TimeoutError):

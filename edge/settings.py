@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from edge.access.saturation import LATENESS_TOLERATED_S
+from edge.backends.outage_wait import WaitLimits
 from edge.backends.position import parse_position
 from edge.wire.origins import parse_origins
 from services.chassis.http.addresses import Addresses
@@ -48,6 +49,11 @@ class EdgeSettings(ProcessSettings, frozen=True, kw_only=True):
     zone: str = ""
     # The folder of the journals of unsettled requests; default: in `data`. It must outlive the process.
     journals: Path | None = None
+    # While auth, metering or their database is away: how long requests wait for it, how many at once, and with how many
+    # bytes of bodies.
+    outage_wait_s: Seconds = WaitLimits.wait_s
+    outage_waiting: Annotated[int, msgspec.Meta(ge=0)] = WaitLimits.requests
+    outage_waiting_bytes: Annotated[int, msgspec.Meta(ge=0)] = WaitLimits.held_bytes
     # Time limit of an answer; metering releases a hold a little later.
     stream_life_s: Seconds = 3600.0
     # Longest silence of a stream before its first token, and between keepalive comments.
@@ -81,6 +87,10 @@ class EdgeSettings(ProcessSettings, frozen=True, kw_only=True):
             partial(parse_position, self.edge_position),
             partial(parse_endpoints, self.edge_peers),
         )
+
+    @property
+    def wait_limits(self) -> WaitLimits:
+        return WaitLimits(self.outage_wait_s, self.outage_waiting, self.outage_waiting_bytes)
 
     @property
     def journals_folder(self) -> Path:

@@ -17,7 +17,8 @@ from edge.access.principal_cache import PrincipalCache
 from edge.access.running_keys import RunningKey, RunningKeys
 from edge.access.used_networks import UsedNetworks
 from edge.access.wrong_keys import WrongKeyLimiter
-from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal, Scope, Verified
+from edge.backends.auth import NAME, AuthClient, AuthReplica, Principal, Scope, Verified
+from edge.backends.outage_wait import OutageQueues, OutageWait, begin_request
 from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.addresses import Addresses
@@ -27,9 +28,6 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 
-# A busy machine, a restart of auth or a failover takes seconds; a client would rather wait than be refused.
-VERIFY_ATTEMPTS = 6
-VERIFY_AGAIN_AFTER_S = 0.2
 # Longer than any key of ours; a longer one is invalid.
 LONGEST_KEY = 200
 
@@ -43,8 +41,10 @@ class Principals:
         registry: Registry,
         addresses: Addresses | None = None,
         wrong_keys_per_minute: int = 0,
+        waits: OutageWait | None = None,
     ) -> None:
-        """Finds the addresses of clients with `addresses`, and limits the wrong keys of each; 0 is no limit."""
+        """Finds the addresses of clients with `addresses`, and limits the wrong keys of each; 0 is no limit. Requests
+        that cannot be verified wait in `waits`."""
         addresses = addresses or Addresses()
         self._auth = AuthClient(replicas)
         self._clock = clock
@@ -56,6 +56,8 @@ class Principals:
         self._watch = Watch(
             self._auth, self._principal_cache, self._used_networks, self.maintenance, self._look_at_running, clock, log
         )
+        # A busy machine, a restart of auth or a failover takes seconds; a client would rather wait than be refused.
+        self._queues = OutageQueues(NAME, waits or OutageWait(), verifies_again=False)
         # Verifications under way, by the digest of the key, or of the caller and its account.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         lag = "Age of this edge's view of key changes: seconds since the newest answered ping was sent."
@@ -79,6 +81,7 @@ class Principals:
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         """Authenticates the key and checks its scope; None needs no scope. Counts wrong keys by client address."""
         headers = scope["headers"]
+        begin_request(scope, lambda: self.authenticate(headers))
         try:
             principal = await self.authenticate(headers)
         except LegatoError as error:
@@ -93,21 +96,27 @@ class Principals:
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)
         digest = hashlib.sha256(api_key).digest()
-        return self._principal_cache.find(digest) or await self._verify_together(
+        return self._principal_cache.find(digest) or await self._verify_waiting(
             digest, lambda: self._auth.verify(api_key.decode("ascii"))
         )
 
-    async def identify_caller(self, caller: str, account_id: str, needed: "Scope.ValueType | None") -> Principal:
+    async def identify_caller(
+        self, scope: HttpScope, caller: str, account_id: str, needed: "Scope.ValueType | None"
+    ) -> Principal:
         """Returns the principal of an internal program that calls for an account, if it has a scope. Raises
         CALLER_NOT_GRANTED."""
-        # No API key has this byte, and neither name a space.
-        digest = hashlib.sha256(b"\xff" + f"{caller} {account_id}".encode()).digest()
-        principal = self._principal_cache.find(digest) or await self._verify_together(
-            digest, lambda: self._auth.verify_caller(caller, account_id)
-        )
+        begin_request(scope, lambda: self._authenticate_caller(caller, account_id))
+        principal = await self._authenticate_caller(caller, account_id)
         if needed is not None:
             principal.require(needed)
         return principal
+
+    async def _authenticate_caller(self, caller: str, account_id: str) -> Principal:
+        # No API key has this byte, and neither name a space.
+        digest = hashlib.sha256(b"\xff" + f"{caller} {account_id}".encode()).digest()
+        return self._principal_cache.find(digest) or await self._verify_waiting(
+            digest, lambda: self._auth.verify_caller(caller, account_id)
+        )
 
     async def list_callers(self, account_id: str) -> dict[str, str]:
         """Returns the internal programs that called for an account, by the keys that their requests are counted
@@ -130,9 +139,16 @@ class Principals:
             self._running_keys.recheck([credential_id])
         return running_key
 
+    def _verify_waiting(self, digest: bytes, ask: Callable[[], Awaitable[Verified]]) -> Awaitable[Principal]:
+        """Verifies, and waits while auth is away."""
+        return self._queues.call(lambda: self._verify_together(digest, ask))
+
     async def _verify_together(self, digest: bytes, ask: Callable[[], Awaitable[Verified]]) -> Principal:
         """Shares one call among all requests that wait for the same principal: it keeps an edge that is busy, and so
         has lost its lease, from more load. An answer counts from when its call was sent."""
+        if (principal := self._principal_cache.find(digest)) is not None:
+            # Another request has verified it since this one began to wait.
+            return principal
         task = self._verifying.get(digest)
         if task is None:
             self._verifying[digest] = task = asyncio.create_task(self._verify(digest, ask))
@@ -147,22 +163,18 @@ class Principals:
             task.exception()
 
     async def _verify(self, digest: bytes, ask: Callable[[], Awaitable[Verified]]) -> Principal:
-        for attempt in range(VERIFY_ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(VERIFY_AGAIN_AFTER_S)
-            asked_at_s = self._clock.elapsed_s()
-            try:
-                answer = await ask()
-            except LegatoError as error:
-                if error.reason in ANSWERS:
-                    # Every invalid key gets the same message, whether the edge or auth refused it.
-                    raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
-            else:
-                self.maintenance.update(answer)
-                principal = _principal(answer.principal)
-                if self._principal_cache.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
-                    return principal
-        raise unavailable(NAME)
+        asked_at_s = self._clock.elapsed_s()
+        try:
+            answer = await ask()
+        except LegatoError as error:
+            # Every invalid key gets the same message, whether the edge or auth refused it.
+            raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
+        self.maintenance.update(answer)
+        principal = _principal(answer.principal)
+        if not self._principal_cache.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
+            # It is late, or of a replica that does not know yet what another has told.
+            raise unavailable(NAME)
+        return principal
 
     def _look_at_running(self, heartbeat: pb.WatchResponse) -> None:
         if heartbeat.forget_all:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.api.http_chat import REFUSAL_HEADERS
 from edge.chat.edge_state import EdgeState
+from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.http.asgi import Headers
@@ -25,6 +26,9 @@ _KEYED_PATHS: Final = "/v1/"
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """Handles every exception that an endpoint, a dependency or the framework raises."""
+    if isinstance(error, ClientGone):
+        # Written to no one.
+        return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
     edge: EdgeState = request.app.state.edge
     headers: Headers = request.scope["state"].get(REFUSAL_HEADERS, [])
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:

@@ -13,7 +13,7 @@ from edge.chat.reply import Reply
 from edge.wire.body_reader import announced_bytes, read_body
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import COMPLETION_PREFIX, Chunks, Completion
-from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send, WhenGone
+from services.chassis.http.asgi import BODY, BODY_WRITER, Headers, HttpScope, Receive, Send
 from services.chassis.http.body_progress import TimedReceive
 from services.chassis.load.fair_budget import BudgetShare
 
@@ -37,10 +37,6 @@ class HttpChat(IncomingChat):
 
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:
         return read_body(self.scope, TimedReceive(self._receive), memory)
-
-    @property
-    def when_gone(self) -> WhenGone | None:
-        return self.scope.get(WHEN_GONE)
 
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
         edge = self._edge

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
+from edge.backends.outage_wait import OutageQueues, OutageWait
 from edge.billing.journal import Slot
 from edge.billing.rate_limits import Admission, LastRates, admit_request
 from edge.billing.settlements import Settlements
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
-# Calls are retried this long while metering restarts, before a request is refused.
+# Calls for answers that run, and calls that no client waits for, are retried this long.
 RETRY_FOR_S = 5.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
@@ -36,8 +37,13 @@ DELIVERIES_AT_ONCE = 1_000
 
 
 class Metering:
-    def __init__(self, replicas: Replicas[MeteringReplica], clock: Clock, log: Log) -> None:
+    def __init__(
+        self, replicas: Replicas[MeteringReplica], clock: Clock, log: Log, waits: OutageWait | None = None
+    ) -> None:
+        """Calls for new requests wait in `waits` while metering or its database is away."""
         self._replicas = replicas
+        # A queue for each replica: the accounts of one do not wait for another.
+        self._queues = OutageQueues(MeteringReplica.title, waits or OutageWait(), verifies_again=True)
         self._clock = clock
         self._log = log
         self.settlements = Settlements(replicas, clock, log)
@@ -79,10 +85,12 @@ class Metering:
         """Returns the key's rate headers and takes nothing from its limits."""
         if (headers := self.last_rates(principal)) is not None:
             return headers
-        return rate_headers(await self._ask_limits(admit_request(principal, only_looks=True)))
+        return rate_headers(await self._ask_limits(admit_request(principal, only_looks=True), waits=False))
 
-    async def _ask_limits(self, request: pb.AdmitRequest) -> pb.AdmitResponse:
-        rate = await self._call("Admit", request, pb.AdmitResponse)
+    async def _ask_limits(self, request: pb.AdmitRequest, *, waits: bool = True) -> pb.AdmitResponse:
+        ask = _asking("Admit", request, pb.AdmitResponse)
+        account_id = request.account_id
+        rate = await (self._wait_for(account_id, ask) if waits else self._retry(account_id, ask))
         self._last_rates.note(request.key_id, rate)
         return rate
 
@@ -94,11 +102,15 @@ class Metering:
     def reserve(
         self, request: pb.ReserveRequest, on_repeat: Callable[[], None], admission: Admission | None = None
     ) -> Awaitable[pb.ReserveResponse]:
-        """Holds credit. `on_repeat` is called before a retry after a lost answer. A pending admission is asked for with
-        it, and no longer pending afterwards; it still is after RATE_LIMITED, or if the answer was lost."""
+        """Holds credit. `on_repeat` is called after a lost answer. A pending admission is asked for with it, and no
+        longer pending afterwards; it still is after RATE_LIMITED, or if the answer was lost. The caller cancels it if
+        the client disconnects."""
+        ask: Callable[[MeteringReplica], Awaitable[pb.ReserveResponse]]
         if admission is None or not admission.is_pending:
-            return self._call("Reserve", request, pb.ReserveResponse, on_repeat)
-        return self._with_retries(request.account_id, partial(self._reserve_with, admission, request), on_repeat)
+            ask = _asking("Reserve", request, pb.ReserveResponse)
+        else:
+            ask = partial(self._reserve_with, admission, request)
+        return self._wait_for(request.account_id, ask, on_repeat, is_followed=True)
 
     async def _reserve_with(
         self, admission: Admission, request: pb.ReserveRequest, replica: MeteringReplica
@@ -127,7 +139,8 @@ class Metering:
         admission.confirm(rate)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
-        return self._call("Extend", request, pb.ExtendResponse)
+        """Holds more for an answer that runs, which goes on with what it has if metering is away."""
+        return self._retry(request.account_id, _asking("Extend", request, pb.ExtendResponse))
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
         """Reports what running requests have delivered. Raises if a replica failed, after all were called."""
@@ -178,7 +191,7 @@ class Metering:
 
     async def _admit_departed(self, admission: Admission) -> None:
         try:
-            await self.admit_pending(admission)
+            admission.confirm(await self._ask_limits(admission.asked, waits=False))
         except LegatoError as error:
             if error.reason is not Reason.RATE_LIMITED:
                 self._log.warning("correction.lost", key_id=admission.asked.key_id, error=error.reason.value)
@@ -193,17 +206,6 @@ class Metering:
         except LegatoError as error:
             self._log.warning("correction.lost", key_id=correction.key_id, error=error.reason.value)
 
-    def _call(
-        self,
-        method: str,
-        request: pb.AdmitRequest | pb.ReserveRequest | pb.ExtendRequest,
-        response_type: type[ResponseT],
-        on_repeat: Callable[[], None] = lambda: None,
-    ) -> Awaitable[ResponseT]:
-        """Calls by the exchange."""
-        ask = methodcaller("call", method, request, response_type, ASK_TIMEOUT_S)
-        return self._with_retries(request.account_id, ask, on_repeat)
-
     def _read(
         self, account_id: str, question: "Callable[[MeteringServiceAsyncStub], Awaitable[ResponseT]]"
     ) -> Awaitable[ResponseT]:
@@ -213,16 +215,27 @@ class Metering:
             with errors_of("Metering"):
                 return await question(replica.stub)
 
-        return self._with_retries(account_id, ask)
+        return self._wait_for(account_id, ask)
 
-    async def _with_retries(
+    def _wait_for(
         self,
         account_id: str,
         ask: Callable[[MeteringReplica], Awaitable[ResponseT]],
-        on_repeat: Callable[[], None] = lambda: None,
-    ) -> ResponseT:
-        """Retries for a short while if metering is unavailable. All calls here are safe to retry for the books. An
-        Admit whose answer was lost takes from the rate limits twice, and those refill."""
+        on_repeat: Callable[[], object] = bool,
+        *,
+        is_followed: bool = False,
+    ) -> Awaitable[ResponseT]:
+        """Calls, and waits in the queue of the account's replica while metering is away. All calls here are safe to
+        repeat for the books. An Admit whose answer was lost takes from the rate limits twice, and those refill."""
+        return self._queues.call(
+            lambda: ask(self._replicas.for_account(account_id)),
+            partial(self._replicas.home_of, account_id),
+            on_repeat,
+            is_followed=is_followed,
+        )
+
+    async def _retry(self, account_id: str, ask: Callable[[MeteringReplica], Awaitable[ResponseT]]) -> ResponseT:
+        """Retries for a short while if metering is away, outside of the queues."""
         give_up_at_s = self._clock.elapsed_s() + RETRY_FOR_S
         while True:
             try:
@@ -230,8 +243,14 @@ class Metering:
             except LegatoError as error:
                 if error.reason is not Reason.UNAVAILABLE or self._clock.elapsed_s() >= give_up_at_s:
                     raise
-            on_repeat()
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
+
+
+def _asking(
+    method: str, request: Message, response_type: type[ResponseT]
+) -> Callable[[MeteringReplica], Awaitable[ResponseT]]:
+    """Returns a call by the exchange."""
+    return methodcaller("call", method, request, response_type, ASK_TIMEOUT_S)
 
 
 async def _send_checkpoints(replica: MeteringReplica, slots: Sequence[Slot]) -> None:

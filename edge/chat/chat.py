@@ -8,6 +8,7 @@ from typing import Any, Final
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
 from edge.backends.exchanges import ChatCall
+from edge.backends.outage_wait import has_waited
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.billing.rate_limits import Admission
@@ -139,7 +140,10 @@ class Chat:
             prompt_tokens, body.max_tokens, self._claim, whole=not body.stream, admission=admission
         )
         self._reply.put_headers(admission.headers)
-        self._edge.saturation.note_reserve(step_timer.end_step(self._edge.metrics.reserve) - self._began_at_s)
+        reserved_at_s = step_timer.end_step(self._edge.metrics.reserve)
+        if not has_waited():
+            # A failover is no queue.
+            self._edge.saturation.note_reserve(reserved_at_s - self._began_at_s)
         self._enter(ChatStage.ROUTING)
         self._reply.keep_alive()
         call, response = await self._route(self._opening(grant))

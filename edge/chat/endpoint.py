@@ -1,6 +1,7 @@
 """Admits a chat, reads its request and runs it. Refusals tell the rate limits too."""
 
 from edge.backends.auth import Principal
+from edge.backends.outage_wait import HELD_BYTES, end_request
 from edge.billing.affordability import check_affordable
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_body_tokens
@@ -73,6 +74,7 @@ class ChatEndpoint:
                 if admission is not None:
                     # No tokens were used, unless the chat has said otherwise.
                     admission.use(0)
+                end_request()
 
     async def _charge_refused(self, admission: Admission, error: LegatoError) -> LegatoError:
         """Charges a chat that was refused before its hold to the rate limits. Returns their refusal, which comes first,
@@ -118,6 +120,7 @@ class ChatEndpoint:
         if announced is not None:
             await check_affordable(edge.metering, principal, announced)
         given = await incoming.read(admitted.prompt_memory)
+        incoming.scope[HELD_BYTES] = len(given)
         if announced is None:
             await check_affordable(edge.metering, principal, len(given))
             # A body of unknown length is charged by its actual size, before it is processed.

@@ -9,7 +9,7 @@ from edge.backends.auth import Principal, Scope
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Reply
 from edge.wire.chat_request import ChatBody
-from services.chassis.http.asgi import Headers, HttpScope, WhenGone
+from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope, WhenGone
 from services.chassis.load.fair_budget import BudgetShare
 
 # Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
@@ -41,9 +41,9 @@ class IncomingChat(ABC):
         """Returns the body as JSON. What has arrived of it is held in `memory`, which the caller releases."""
 
     @property
-    @abstractmethod
     def when_gone(self) -> WhenGone | None:
         """Registers a callback for a disconnect; None: the client has disconnected."""
+        return self.scope.get(WHEN_GONE)
 
     @abstractmethod
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply: ...

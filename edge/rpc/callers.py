@@ -35,7 +35,7 @@ def identify(
         return principals.identify(scope, needed)
     if any(name in _KEYS for name, _ in headers):
         raise LegatoError(Reason.REQUEST_INVALID, "Send either an API key or x-legato-account, not both.")
-    return principals.identify_caller(_caller_of(context, scope), account_id.decode("utf-8", "replace"), needed)
+    return principals.identify_caller(scope, _caller_of(context, scope), account_id.decode("utf-8", "replace"), needed)
 
 
 def _caller_of(context: Context, scope: HttpScope) -> str:

@@ -17,7 +17,7 @@ from edge.wire.body_reader import ClientGone, check_size
 from edge.wire.chat_request import ChatBody
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.http.asgi import Headers, WhenGone
+from services.chassis.http.asgi import WHEN_GONE, Headers
 from services.chassis.http.request_id import new_request_id
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.rpc.server import Context
@@ -32,6 +32,7 @@ class RpcChat(IncomingChat):
     def __init__(self, edge: EdgeState, context: Context, stalled_reader_s: float, *, is_streamed: bool) -> None:
         super().__init__(new_request_id(), scope_of(context))
         self._edge = edge
+        self.scope[WHEN_GONE] = self._register
         self._context = context
         self._stalled_reader_s = stalled_reader_s
         self._is_streamed = is_streamed
@@ -68,16 +69,13 @@ class RpcChat(IncomingChat):
         memory.grow_to(len(body))
         return body
 
-    @property
-    def when_gone(self) -> WhenGone | None:
-        return None if self.is_gone else self._register
-
     def _register(self, tell: Callable[[], None]) -> None:
         self._tell_gone = tell
 
     def leave(self) -> None:
         """Handles a caller that has cancelled, whose deadline has passed, or that is gone."""
         self.is_gone = True
+        self.scope.pop(WHEN_GONE, None)
         if self.reply is not None:
             self.reply.drop()
         if self._tell_gone is not None:

@@ -17,7 +17,7 @@ from edge.wire.responses import error_headers
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1 import chat_pb2_grpc
 from services.chassis.errors import LegatoError, internal_error, unavailable
-from services.chassis.http.asgi import Headers
+from services.chassis.http.asgi import WHEN_GONE, Headers
 from services.chassis.http.request_id import new_request_id
 from services.chassis.rpc.server import Context
 
@@ -106,6 +106,9 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         except asyncio.CancelledError:
             chat.leave()
             raise
+        finally:
+            # It refers to the chat.
+            chat.scope.pop(WHEN_GONE, None)
         if chat.reply is not None:
             await chat.reply.idle()
         reply, error = chat.reply, self._outcome(task, chat)

@@ -18,6 +18,8 @@ from grpc import StatusCode as Code
 DOMAIN = "legato"
 _PARAM = "param"
 _ORIGINAL_REQUEST = "original_request_id"
+# The figure that tells an account which another session has locked from a service that is away.
+ACCOUNT_LOCKED = "account_locked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,6 +256,11 @@ class Writer:
         else:
             self._log.failure("batch.failed", error, batch_size=len(operations))
             outcomes = await self._write_one_by_one(operations)
+        if isinstance(outcomes[-1], DatabaseUnavailable) and not isinstance(outcomes[-1], LockTimeout):
+            # Those that came meanwhile would wait for the same timeout, one batch after the other. Edges let them wait.
+            while self._waiting:
+                batch.append(self._waiting.popleft())
+                outcomes.append(outcomes[-1])
         self._finish(batch, began_s, outcomes)
 
     def _finish(self, batch: list[_Waiting], began_s: float, outcomes: list[Outcome]) -> None:

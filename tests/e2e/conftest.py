@@ -14,6 +14,9 @@ from tests.support.servers.collector import Collector
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
 
+# For tests of what comes after it.
+SHORT_WAIT = {"LEGATO_OUTAGE_WAIT_S": "3"}
+
 
 @pytest.fixture(scope="package")
 def shared_upstream() -> Iterator[Upstream]:
@@ -42,6 +45,7 @@ def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service
     """Runs at debug level and with traces, so all that could be told of a chat is told."""
     tracing = {"LEGATO_OTLP_ENDPOINT": collector.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "200"}
     watched = {"LEGATO_DEBUG": "1", **tracing, **LISTENING}
+    watched |= SHORT_WAIT
     watched |= {"LEGATO_WEBHOOK_PRIVATE_NETWORKS": "true", "LEGATO_NOTICE_INTERVAL_S": "1"}
     with Service(shared_upstream, watched) as service:
         yield service
@@ -51,6 +55,7 @@ def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service
 def shared_harness(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
     failpoints = tmp_path_factory.mktemp("failpoints")
     environ = {"LEGATO_FAILPOINTS": str(failpoints), "LEGATO_DRAIN_S": "1", "LEGATO_SWEEP_INTERVAL_S": "0.2"}
+    environ |= SHORT_WAIT
     with Service(shared_upstream, environ) as service:
         yield ServiceHarness(service, shared_upstream, failpoints)
 

@@ -10,6 +10,7 @@ import pytest
 from edge.access.principal_cache import LEASE_S
 from edge.access.principals import Principals
 from edge.backends.auth import NAME, AuthReplica, Principal, Scope
+from edge.backends.outage_wait import OutageWait, WaitLimits
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1.auth_pb2_grpc import (
     AccountAdminServiceStub,
@@ -75,7 +76,8 @@ class AuthHarness:
             self.replicas = Replicas(NAME, addresses, lambda address: AuthReplica(address, self._clock), self._log)
             await self.replicas.start()
             stack.push_async_callback(self.replicas.close)
-            self.principals = Principals(self.replicas, self._clock, self._log, self.registry)
+            waits = OutageWait(WaitLimits(wait_s=2.0))
+            self.principals = Principals(self.replicas, self._clock, self._log, self.registry, waits=waits)
             self.principals.start()
             stack.push_async_callback(self.principals.close)
             yield self

@@ -7,6 +7,7 @@ from sqlalchemy import Row, select
 
 from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
+from edge.backends.outage_wait import OutageWait, WaitLimits
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
@@ -53,7 +54,8 @@ class MeteringHarness:
         self.unpaid_prompts = UnpaidPrompts(3, 30_000, 600.0, FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
-        self.metering = Metering(self.replicas, clock, log)
+        self.waits = OutageWait(WaitLimits(wait_s=5.0))
+        self.metering = Metering(self.replicas, clock, log, self.waits)
         self.journal = Journal(tmp_path / "edge.billing.journal", JOURNAL_SLOTS)
 
     async def open(self) -> None:

@@ -7,10 +7,11 @@ transaction. One thread writes; a small pool of threads reads.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,6 +21,7 @@ from services.chassis.database import schema_version
 from services.chassis.database.advisory_lock import OnWait, take_lock
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.engine import READERS, make_engine
+from services.chassis.database.hang_watch import HangWatch
 from services.chassis.database.worker import Worker
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
@@ -42,8 +44,12 @@ SQLITE_DAMAGE = frozenset({11, 26})
 class DatabaseUnavailable(LegatoError):
     """The database cannot be reached or written: callers may retry."""
 
-    def __init__(self, message: str = "The database is not available right now. Please retry.") -> None:
-        super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
+    def __init__(
+        self,
+        message: str = "The database is not available right now. Please retry.",
+        figures: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1, figures=figures)
 
 
 class LockTimeout(DatabaseUnavailable):
@@ -108,17 +114,20 @@ def _outage_reasons(schema: str) -> Iterator[None]:
 
 class _TranslatedOutages:
     """Translates outages in its block to `DatabaseUnavailable`, including errors of the driver's own cursor. It has no
-    state, so that every transaction can use the same one."""
+    state besides what runs in each thread, so that every transaction can use the same one."""
 
-    def __init__(self, engine: sa.Engine, *, writes: bool) -> None:
+    def __init__(self, engine: sa.Engine, began_s: dict[int, float], *, writes: bool) -> None:
+        """Notes in `began_s` when the transaction of a thread began, while it runs."""
         self._driver: Any = engine.dialect.loaded_dbapi
         self._file = engine.url.database
+        self._began_s = began_s
         self._writes = writes
 
     def __enter__(self) -> None:
-        pass
+        self._began_s[get_ident()] = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._began_s.pop(get_ident(), None)
         if error is not None and (outage := self._outage_of(error)) is not None:
             raise outage from error
 
@@ -142,8 +151,9 @@ class Database:
         self.schema = schema
         self.engine = make_engine(url, schema)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        self._read_outages = _TranslatedOutages(self.engine, writes=False)
-        self._write_outages = _TranslatedOutages(self.engine, writes=True)
+        self._hang_watch = HangWatch(self.engine)
+        self._read_outages = _TranslatedOutages(self.engine, self._hang_watch.began_s, writes=False)
+        self._write_outages = _TranslatedOutages(self.engine, self._hang_watch.began_s, writes=True)
         self._writer = Worker(f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
         # The writer's own connection, kept between writes: a pooled one would be pinged before each.
@@ -158,12 +168,14 @@ class Database:
     ) -> "asyncio.Future[ResultT]":
         """Runs `change` with a connection and the arguments in one transaction; writes run one at a time, in the order
         of the calls."""
+        self._hang_watch.start()
         return self._writer.run(self._write, lambda connection: change(connection, *arguments, **named), None)
 
     def write_unless_locked(
         self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float
     ) -> "asyncio.Future[ResultT]":
         """Does the same, but waits at most so long for each locked row in PostgreSQL; then LockTimeout is raised."""
+        self._hang_watch.start()
         return self._writer.run(self._write, change, lock_timeout_s)
 
     async def read(
@@ -175,6 +187,7 @@ class Database:
             with self._read_outages, self.transaction(writes=False) as connection:
                 return look(connection, *arguments, **named)
 
+        self._hang_watch.start()
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
     async def read_in_place(
@@ -369,6 +382,7 @@ class Database:
 
     def close(self) -> None:
         """Closes connections when running transactions end."""
+        self._hang_watch.stop()
         self._writer.close()
         self._drop_write_connection()
         self._drop_looking_connection()

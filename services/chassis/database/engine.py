@@ -9,8 +9,10 @@ from services.chassis.settings import SettingsError
 
 READERS: Final = 4
 
-# Timeout for connecting, for an unresponsive server, and for an idle transaction.
+# Timeout for a server that vanished, and for an idle transaction.
 SILENCE_S: Final = 5
+# Shorter, so that a server that is back is found soon after an attempt to connect to one that hung.
+CONNECT_TIMEOUT_S: Final = 3
 
 # SQLite's write-ahead log has some 4 MB. It grows during a long read, such as an audit, and is truncated to this
 # afterwards.
@@ -31,7 +33,7 @@ def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
                 "options": f"-csearch_path={schema} -cidle_in_transaction_session_timeout={SILENCE_S * 1000}",
                 # Without it, a database with encoding SQL_ASCII would return text as bytes.
                 "client_encoding": "utf8",
-                "connect_timeout": SILENCE_S,
+                "connect_timeout": CONNECT_TIMEOUT_S,
                 # Gives up a server that vanished silently, rather than letting every thread in turn wait for it.
                 "tcp_user_timeout": SILENCE_S * 1000,
                 "keepalives_idle": SILENCE_S,

@@ -185,8 +185,8 @@ class Process:
         await asyncio.gather(serving, *([] if beside is None else [beside.drain()]))
         await health.stop()
 
-    async def serve_operations(self, listen: str, missing: Missing) -> None:
-        await self.opened.enter_async_context(serve_operations(listen, self.registry, self.log, missing))
+    async def serve_operations(self, listen: str, missing: Missing, away: Missing = lambda: ()) -> None:
+        await self.opened.enter_async_context(serve_operations(listen, self.registry, self.log, missing, away))
 
     def listen_for_stop(self) -> asyncio.Event:
         """Returns the event that a signal sets. Called before the process serves, an early signal leads to a graceful

@@ -107,10 +107,11 @@ class Replicas(Generic[ReplicaT]):
             usable = [address for address, replica in self._replicas.items() if replica.is_leaving]
         if not usable:
             raise unavailable(self._service)
-        if len(usable) == 1:
-            return self._replicas[usable[0]]
-        address = max(usable, key=lambda address: hashlib.blake2b(f"{account_id} {address}".encode()).digest())
-        return self._replicas[address]
+        return self._replicas[_preferred(usable, account_id)]
+
+    def home_of(self, account_id: str) -> str:
+        """Returns the address of the replica that an account has while all of them are usable; empty without any."""
+        return _preferred([*self._replicas], account_id) if self._replicas else ""
 
     @property
     def _is_complete(self) -> bool:
@@ -194,6 +195,12 @@ class Replicas(Generic[ReplicaT]):
     async def _drop(self, address: str) -> None:
         self._connecting.pop(address, None)
         await self._replicas.pop(address).close()
+
+
+def _preferred(addresses: list[str], account_id: str) -> str:
+    if len(addresses) == 1:
+        return addresses[0]
+    return max(addresses, key=lambda address: hashlib.blake2b(f"{account_id} {address}".encode()).digest())
 
 
 def parse_endpoints(addresses: str) -> list[Endpoint]:

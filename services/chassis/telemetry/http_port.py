@@ -31,13 +31,14 @@ Missing = Callable[[], Sequence[str]]
 
 @contextlib.asynccontextmanager
 async def serve_operations(
-    listen: str, registry: Registry, log: Log, missing: Missing = lambda: ()
+    listen: str, registry: Registry, log: Log, missing: Missing = lambda: (), away: Missing = lambda: ()
 ) -> AsyncIterator[str]:
-    """Listens at HOST:PORT or unix:PATH, unless that is empty, and yields the address: port 0 means any free port."""
+    """Listens at HOST:PORT or unix:PATH, unless that is empty, and yields the address: port 0 means any free port.
+    `away` returns what a process waits for that is ready all the same."""
     if not listen:
         yield ""
         return
-    visits = _Connections(registry, missing)
+    visits = _Connections(registry, missing, away)
     try:
         server, address = await _listen_at(listen, visits)
     except (OSError, OverflowError, ValueError) as error:
@@ -62,9 +63,10 @@ async def _listen_at(listen: str, visits: "_Connections") -> tuple[asyncio.Serve
 
 
 class _Connections:
-    def __init__(self, registry: Registry, missing: Missing) -> None:
+    def __init__(self, registry: Registry, missing: Missing, away: Missing) -> None:
         self._registry = registry
         self._missing = missing
+        self._away = away
         self._open: set[asyncio.StreamWriter] = set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,7 +107,8 @@ class _Connections:
         if path == b"/readyz":
             if missing := self._missing():
                 return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"not ready: {', '.join(missing)}\n".encode()
-            return HTTPStatus.OK, PLAIN, b"ready\n"
+            waits = f", waiting for {', '.join(away)}" if (away := self._away()) else ""
+            return HTTPStatus.OK, PLAIN, f"ready{waits}\n".encode()
         return HTTPStatus.NOT_FOUND, PLAIN, b"Not found. Use /healthz, /readyz or /metrics.\n"
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from services.chassis.database.clock import now_us_query, read_now_us
 from services.chassis.database.database import LockTimeout
-from services.chassis.errors import LegatoError
+from services.chassis.errors import ACCOUNT_LOCKED, LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.batch_state import BatchState, CounterKey, LiveKey
 from services.metering.ledger.holds import CLAIM_LIFE_US
@@ -140,7 +140,7 @@ class AccountLocked(LockTimeout):
     """The account stayed locked and nothing was written: callers may retry."""
 
     def __init__(self) -> None:
-        super().__init__("The account is locked right now. Please retry.")
+        super().__init__("The account is locked right now. Please retry.", figures={ACCOUNT_LOCKED: 1})
 
 
 class ConcurrentChange(Exception):

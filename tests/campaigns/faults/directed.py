@@ -45,6 +45,9 @@ class _Between:
     def for_account(self, account_id: str) -> "_Between":
         return self
 
+    def home_of(self, account_id: str) -> str:
+        return ""
+
     def call(self, method: str, *question: Any) -> "asyncio.Future[Any]":
         return asyncio.ensure_future(self.answer(method, *question))
 

@@ -83,7 +83,7 @@ Faulty = OnSqlite | OnPostgresql
 @pytest.fixture(scope="module")
 def faulty_postgresql(shared_upstream: Upstream, postgres_server: Postgres) -> Iterator[OnPostgresql]:
     url = postgres_server.create_database()
-    with Service(shared_upstream, {"LEGATO_DATABASE_URL": url}) as service:
+    with Service(shared_upstream, {"LEGATO_DATABASE_URL": url, "LEGATO_OUTAGE_WAIT_S": "5"}) as service:
         yield OnPostgresql(service, url)
     postgres_server.drop_database(url)
 

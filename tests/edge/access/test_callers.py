@@ -33,7 +33,7 @@ async def granted_account(harness: AuthHarness, **limits: Any) -> str:
 
 async def refusal_of(harness: AuthHarness, account_id: str, caller: str = NAME) -> Reason:
     with pytest.raises(LegatoError) as caught:
-        await harness.principals.identify_caller(caller, account_id, None)
+        await harness.principals.identify_caller({}, caller, account_id, None)
     return caught.value.reason
 
 
@@ -50,8 +50,8 @@ async def test_a_caller_is_remembered_for_one_account_and_one_name(
     monkeypatch.setattr(AuthClient, "verify_caller", count)
     await harness.leased()
     identify = harness.principals.identify_caller
-    found = await asyncio.gather(*(identify(NAME, account_id, Scope.SCOPE_INFERENCE) for _ in range(20)))
-    found.append(await identify(NAME, account_id, Scope.SCOPE_USAGE))
+    found = await asyncio.gather(*(identify({}, NAME, account_id, Scope.SCOPE_INFERENCE) for _ in range(20)))
+    found.append(await identify({}, NAME, account_id, Scope.SCOPE_USAGE))
     assert len({principal.key_id for principal in found}) == 1
     assert (found[0].account_id, found[0].caller, found[0].concurrent_requests) == (account_id, NAME, 3)
     assert asked == [(NAME, account_id)]
@@ -64,7 +64,7 @@ async def test_a_caller_is_remembered_for_one_account_and_one_name(
 
 async def test_a_refused_caller_is_no_wrong_key_and_a_granted_one_is_no_key(harness: AuthHarness) -> None:
     account_id = await granted_account(harness)
-    await harness.principals.identify_caller(NAME, account_id, None)
+    await harness.principals.identify_caller({}, NAME, account_id, None)
     for header in (f"{NAME} {account_id}", f"\xff{NAME} {account_id}"):
         assert (await harness.refusal_of(bearer(header))).reason is Reason.KEY_INVALID
 
@@ -73,8 +73,8 @@ async def test_a_revoked_grant_is_refused_when_the_call_returns_and_ends_answers
     harness: AuthHarness,
 ) -> None:
     account_id, kept = await granted_account(harness), await granted_account(harness)
-    running = await harness.principals.identify_caller(NAME, account_id, None)
-    other = await harness.principals.identify_caller(NAME, kept, None)
+    running = await harness.principals.identify_caller({}, NAME, account_id, None)
+    other = await harness.principals.identify_caller({}, NAME, kept, None)
     await harness.leased()
     with harness.principals.track_key(running) as ended, harness.principals.track_key(other) as untouched:
         ended.raise_if_refused()
@@ -87,16 +87,16 @@ async def test_a_revoked_grant_is_refused_when_the_call_returns_and_ends_answers
             ended.raise_if_refused()
         assert caught.value.reason is Reason.CALLER_NOT_GRANTED
         untouched.raise_if_refused()
-    assert (await harness.principals.identify_caller(NAME, kept, None)).account_id == kept
+    assert (await harness.principals.identify_caller({}, NAME, kept, None)).account_id == kept
 
 
 async def test_changed_limits_and_a_suspension_hold_when_the_call_returns(harness: AuthHarness) -> None:
     account_id = await granted_account(harness)
-    assert (await harness.principals.identify_caller(NAME, account_id, None)).requests_per_minute is None
+    assert (await harness.principals.identify_caller({}, NAME, account_id, None)).requests_per_minute is None
     await harness.leased()
     request = pb.GrantCallerRequest(caller=NAME, account_id=account_id, requests_per_minute=7)
     await harness.callers.GrantCaller(request)
-    assert (await harness.principals.identify_caller(NAME, account_id, None)).requests_per_minute == 7
+    assert (await harness.principals.identify_caller({}, NAME, account_id, None)).requests_per_minute == 7
     await harness.suspend(account_id)
     assert await refusal_of(harness, account_id) is Reason.ACCOUNT_SUSPENDED
 
@@ -115,7 +115,7 @@ async def test_an_answer_of_auth_that_a_revocation_overtook_is_not_used(
         return answer
 
     monkeypatch.setattr(AuthClient, "verify_caller", delay)
-    asking = asyncio.create_task(harness.principals.identify_caller(NAME, account_id, None))
+    asking = asyncio.create_task(harness.principals.identify_caller({}, NAME, account_id, None))
     await read.wait()
     await harness.callers.RevokeCaller(pb.RevokeCallerRequest(caller=NAME))
     may_arrive.set()

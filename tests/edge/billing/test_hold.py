@@ -264,6 +264,9 @@ class LosesTheFirstAnswer:
     def for_account(self, account_id: str) -> "LosesTheFirstAnswer":
         return self
 
+    def home_of(self, account_id: str) -> str:
+        return ""
+
     def call(self, *question: Any) -> "asyncio.Future[Any]":
         return asyncio.ensure_future(self._ask(*question))
 

@@ -49,7 +49,7 @@ class Principals:
     async def identify(self, scope: Any, needed: Any) -> Any:
         return "key"
 
-    async def identify_caller(self, caller: str, account_id: str, needed: Any) -> Any:
+    async def identify_caller(self, scope: Any, caller: str, account_id: str, needed: Any) -> Any:
         return caller, account_id
 
 

@@ -1,5 +1,6 @@
 """A PostgreSQL server of our own, from the binaries that a wheel carries."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -43,13 +44,36 @@ class Postgres:
             settings |= {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
         settings |= self._settings
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
-        self._process = self._start([self.binaries / "postgres", "-D", self._folder / "data", *options])
+        self._command: list[str | Path] = [self.binaries / "postgres", "-D", self._folder / "data", *options]
+        self._process = self._start(self._command)
         self._wait_until_ready()
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(START_TIMEOUT_S)
         shutil.rmtree(self._folder)
+
+    def freeze(self) -> None:
+        """Stops all of its processes: connections to it hang, and so do new ones."""
+        self._signal_all(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        """Kills all of its processes."""
+        self._signal_all(signal.SIGKILL)
+        self._process.wait(START_TIMEOUT_S)
+
+    def start_again(self) -> None:
+        """Starts another server on the data of one that was killed. Call it from the main thread."""
+        self._process = self._start(self._command)
+        self._wait_until_ready()
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        # Stopped first, so that it starts no others meanwhile.
+        self._process.send_signal(signal.SIGSTOP)
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        for process_id in (*map(int, children.split()), self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, number)
 
     @property
     def process_id(self) -> int:
