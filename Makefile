@@ -196,6 +196,10 @@ rollout: .venv/dev ## Release 0.1.0, 0.2.0 and this version one after the other 
 revocations: .venv/dev ## Revoke keys while connections break and auth processes die (ten minutes). Options: make revocations ARGS="--revocations 100"
 	@$(BIN)/python -m tests.campaigns.revocation $(ARGS)
 
+.PHONY: failover-test
+failover-test: .venv/dev ## Freeze, kill and replace PostgreSQL under load, and check that chats wait for it (two minutes). Options: make failover-test ARGS="--workers 1"
+	@$(BIN)/python -m tests.campaigns.failover $(ARGS)
+
 .PHONY: continuations
 continuations: .venv/dev ## Cut answers at random places, and check that they go on without a seam and are charged once (three minutes). Options: make continuations ARGS="--cuts 50 --seed 7"
 	@$(BIN)/python -m tests.campaigns.continuations $(ARGS)

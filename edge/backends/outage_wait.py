@@ -31,7 +31,7 @@ RETRY_AFTER_S: Final = 5.0
 
 @dataclass(frozen=True)
 class WaitLimits:
-    """How long requests wait, how many at once, and with how many bytes of bodies."""
+    """The bounds of a wait: its time, and the requests and bytes of bodies that wait at once."""
 
     wait_s: float = 15.0
     requests: int = 2_000

@@ -61,15 +61,15 @@ class HangWatch:
         hanging = [*self._connections]
         # Not from the pool: all of its connections may be in use.
         arguments, named = self._engine.dialect.create_connect_args(self._engine.url)
+        driver: Any = self._engine.dialect.loaded_dbapi
         try:
-            connection: Any = self._engine.dialect.connect(
-                *arguments, **{**named, "connect_timeout": CONNECT_TIMEOUT_S}
-            )
-        except Exception:
+            driver.connect(*arguments, **{**named, "connect_timeout": CONNECT_TIMEOUT_S}).close()
+        except driver.errors.ConnectionTimeout:
             for each in hanging:
                 _break(each)
-        else:
-            connection.close()
+        except driver.Error:
+            # It refuses new connections, and so is alive; or it is gone, which its connections tell by themselves.
+            return
 
 
 def _break(connection: Any) -> None:

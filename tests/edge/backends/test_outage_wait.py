@@ -123,7 +123,7 @@ async def test_request_waits_no_longer_than_it_may_for_all_services_together() -
     await clients.waiting(0)
 
     async def serve_twice() -> list[str]:
-        refusals = []
+        refusals: list[str] = []
         begin_request({}, lambda: asyncio.sleep(0))
         for _ in range(2):
             try:
