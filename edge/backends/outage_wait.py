@@ -283,7 +283,8 @@ class _Queue:
         for place in self.places:
             if self._trying >= self._most_trying:
                 return
-            if not place.is_trying:
+            # Where it is done, its request has just given up.
+            if not place.is_trying and not place.turn.done():
                 place.is_trying = True
                 self._trying += 1
                 place.turn.set_result(None)

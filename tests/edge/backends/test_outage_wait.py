@@ -136,6 +136,20 @@ async def test_request_waits_no_longer_than_it_may_for_all_services_together() -
         assert await asyncio.create_task(serve_twice()) == [Reason.UNAVAILABLE] * 2
 
 
+async def test_requests_that_wait_for_one_that_hangs_all_get_their_refusal() -> None:
+    clients = Clients(WaitLimits(wait_s=0.3))
+    requests = [clients.send(number) for number in range(5)]
+    await clients.waiting(5)
+
+    async def hang(number: int) -> int:
+        await asyncio.sleep(60)
+        return number
+
+    clients.backend.ask = hang  # type: ignore[method-assign]
+    assert {(await refusal_of(request)).reason for request in requests} == {Reason.UNAVAILABLE}
+    assert clients.waits.outcomes["late"] == 5
+
+
 @pytest.mark.parametrize("limits", [WaitLimits(requests=2), WaitLimits(held_bytes=200)])
 async def test_request_beyond_the_bounds_is_refused_at_once(limits: WaitLimits) -> None:
     clients = Clients(limits)
