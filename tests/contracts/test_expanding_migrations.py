@@ -21,12 +21,13 @@ RELIED_ON = (
     "SELECT tablename, 'index ' || indexname FROM pg_indexes WHERE schemaname = %s",
     """SELECT routine_name, 'function' FROM information_schema.routines WHERE routine_schema = %s""",
 )
-# Each gives a table, and something that may refuse a row which the release writes.
+# Each gives a table, and something that may refuse a row which the release writes. From PostgreSQL 18 on, a required
+# column is a constraint of the kind n, too.
 REFUSALS = (
     """SELECT table_name, 'column ' || column_name || ' is required' FROM information_schema.columns
        WHERE table_schema = %s AND is_nullable = 'NO' AND column_default IS NULL""",
     """SELECT relname, 'constraint ' || conname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
-       WHERE connamespace = to_regnamespace(%s)""",
+       WHERE contype <> 'n' AND connamespace = to_regnamespace(%s)""",
     """SELECT relname, 'unique index ' || indexrelid::regclass FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
        WHERE indisunique AND relnamespace = to_regnamespace(%s)""",
     """SELECT relname, 'trigger ' || tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
