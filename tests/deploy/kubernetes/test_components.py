@@ -187,7 +187,7 @@ def test_backups_have_the_rules_of_all_others_and_are_restored_by_hand_alone() -
         environ = environ_of(resources, name)
         read = {PREFIX + field.name.upper() for field in msgspec.structs.fields(BackupSettings)} | {"LEGATO_DATA"}
         given = {re.sub("_FILE$", "", variable) for variable in environ if variable.startswith(PREFIX)}
-        assert given <= read | {"LEGATO_VALKEY_REGION"}
+        assert {variable for variable in given if not variable.endswith("_REGION")} <= read
         [command] = [container["command"] for _, _, container in containers(resources) if container["name"] == name]
         arguments = [environ["BACKUP_TARGET"] if each == "$(BACKUP_TARGET)" else each for each in command[2:]]
         # Options that there are.

@@ -105,8 +105,7 @@ class Drill:
     def has_copied_events(self) -> bool:
         """Whether auth's copy of the audit log, which follows within a second, has all events."""
         segments = [path.read_text() for path in (self.service.data / "audit-copy").rglob("*.jsonl")]
-        copied: int = sum(segment.count("\n") for segment in segments)
-        return copied == self.service.legato("audit")["audit_events"]
+        return bool(sum(segment.count("\n") for segment in segments) == self.service.legato("audit")["audit_events"])
 
     def destroy_stores(self) -> None:
         if self._postgres:
