@@ -2,13 +2,20 @@
 # `python -m services.auth`, …). The bundled model has an image of its own: docker build --target local-model .
 #
 # Both run as an unprivileged user and write nothing but what is under LEGATO_DATA and /tmp, so that the root file system
-# may be mounted read-only. To build from one exact base: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…
+# may be mounted read-only. `make image` builds the same bytes from the same commit: RELEASING.md says what that rests on.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 # `legato backup` needs programs of PostgreSQL that are no older than the server: one on the same Debian as the above.
 ARG POSTGRES_IMAGE=postgres:17-bookworm
 
+FROM ${PYTHON_IMAGE} AS debian
+# A time of Debian's archive, as 20261118T000000Z, as of which the compiler and the like are installed. Empty: today's.
+ARG DEBIAN_SNAPSHOT=
+RUN [ -z "$DEBIAN_SNAPSHOT" ] || { rm -f /etc/apt/sources.list.d/* && for suite in \
+    "debian/$DEBIAN_SNAPSHOT bookworm" "debian/$DEBIAN_SNAPSHOT bookworm-updates" "debian-security/$DEBIAN_SNAPSHOT bookworm-security"; do \
+    echo "deb [check-valid-until=no] http://snapshot.debian.org/archive/$suite main"; done > /etc/apt/sources.list; }
+
 # uv stays behind in this stage and in those that are built on it.
-FROM ${PYTHON_IMAGE} AS packages
+FROM debian AS packages
 WORKDIR /app
 COPY requirements/uv.lock requirements/build.lock requirements/run.lock requirements/local-model.lock requirements/
 RUN python -m venv /opt/uv \
@@ -36,8 +43,10 @@ RUN /opt/uv/bin/uv pip install --no-cache --no-build-isolation --no-deps -e . \
     && find /opt/legato /app -name '*.so' -exec strip --strip-unneeded {} + \
     && /opt/legato/bin/python -c 'import services.router.native' \
     && rm -rf services/router/native_source \
-    && rm -rf build requirements ./*.egg-info \
-    && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
+    && rm -rf build requirements ./*.egg-info /opt/legato/lib/python3.11/site-packages/legato-*.dist-info/RECORD \
+         /opt/legato/lib/python3.11/site-packages/legato-*.dist-info/uv_cache.json \
+    && find /opt/legato /app -name __pycache__ -prune -exec rm -rf {} + \
+    && PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 /opt/legato/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/legato/lib /app
 
 FROM packages AS local-model-build
 RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/local-model.lock
@@ -47,9 +56,11 @@ COPY services/router/__init__.py services/router/local_model.py services/router/
 COPY cli/__init__.py cli/
 COPY cli/supervision/__init__.py cli/supervision/health.py cli/supervision/
 COPY deploy/serving.py deploy/
-RUN rm -rf requirements && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
+RUN rm -rf requirements \
+    && find /opt/legato /app -name __pycache__ -prune -exec rm -rf {} + \
+    && PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 /opt/legato/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/legato/lib /app
 
-FROM ${PYTHON_IMAGE} AS base
+FROM debian AS base
 ENV PATH=/opt/legato/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -62,9 +73,10 @@ RUN rm -rf /usr/local/lib/python3.11/site-packages/* /usr/local/lib/python3.11/e
 WORKDIR /app
 
 FROM base AS local-model
-# The model computes with OpenMP.
+# The model computes with OpenMP. What apt and ldconfig note about the time of their work does not stay.
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/ldconfig /var/log/apt /var/log/dpkg.log
 COPY --from=local-model-build /opt/legato /opt/legato
 COPY --from=local-model-build /app /app
 USER 10001:10001

@@ -224,6 +224,28 @@ openapi-fuzz: .venv/dev ## Generate requests from the OpenAPI document, and chec
 overload: .venv/dev ## Check admission: no refusals with a slow provider, stable goodput with a saturated one (five minutes)
 	@$(BIN)/python -m tests.campaigns.overload $(ARGS)
 
+IMAGE ?= legato:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+.PHONY: image
+image: ## Build an image from the commit, with the same bytes wherever and whenever. Options: make image IMAGE=legato-local-model:1.2.3 ARGS="--target local-model"
+	@engine=$$(command -v podman || command -v docker) && epoch=$$(git log -1 --format=%ct) && context=$$(mktemp -d) && trap 'rm -rf "$$context"' EXIT && \
+	git -c tar.umask=0022 archive HEAD | tar -x -C "$$context" && \
+	case $$engine in \
+	  */podman) podman build --no-cache --timestamp $$epoch $(BUILD_ARGS) $(ARGS) --tag $(IMAGE) "$$context";; \
+	  *) docker buildx build --no-cache --build-arg SOURCE_DATE_EPOCH=$$epoch --output type=docker,rewrite-timestamp=true $(BUILD_ARGS) $(ARGS) --tag $(IMAGE) "$$context";; \
+	esac && $$engine image inspect --format '$(IMAGE) {{.Id}}' $(IMAGE)
+
+SBOM ?= build/sbom
+.PHONY: sbom
+sbom: .venv/dev ## Write what the lock files and the image consist of as CycloneDX documents, in build/sbom. Without the image: make sbom IMAGE=
+	@mkdir -p $(SBOM)
+	@for lock in run local-model; do $(BIN)/python -W ignore -m cyclonedx_py requirements requirements/$$lock.lock --pyproject pyproject.toml --output-reproducible --validate -o $(SBOM)/$$lock.cdx.json 2>/dev/null || exit 1; done
+	@if [ -n "$(IMAGE)" ]; then $(BIN)/python -m deploy.release.sbom $(IMAGE) requirements/run.lock > $(SBOM)/image.cdx.json; fi
+	@ls $(SBOM)/*.cdx.json
+
+.PHONY: pin-images
+pin-images: ## Write the digests of the images of others, in deploy/images.lock and where they are named. To check only: make pin-images ARGS=--check
+	@$(PYTHON) -m deploy.release.images $(ARGS)
+
 .PHONY: compose-test
 compose-test: .venv/dev ## Upgrade the last release with docker-compose.yml and docker or podman, and test the service
 	@$(BIN)/python -m tests.deploy.compose
