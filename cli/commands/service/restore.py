@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cli.backups.manifest import Manifest
 
 NEXT = (
-    "Start the services: auth revokes again what was revoked since the backup, before it serves.",
+    "Start the services: before it serves, auth revokes again what was revoked since the backup.",
+    "Run `legato credits book-payments --from {began_at}`, if credit is bought by card.",
     "Run `legato audit`.",
 )
 
@@ -71,6 +72,7 @@ def _restore(
     def ready_in(folder: Path, new_url: str = "") -> list[str]:
         return make_ready(manifest, lambda service: open_database(service, new_url, folder), secrets, now)
 
+    then = [step.format(began_at=f"{manifest.began_at:%Y-%m-%dT%H:%M:%SZ}") for step in NEXT]
     steps = [f"Provide {secret}." for secret in missing]
     if url:
         target, violations = restore_postgresql(
@@ -81,7 +83,7 @@ def _restore(
     else:
         aside, violations = SqliteRestore(catalog, name, manifest, data).run(ready_in, now, replace=replace)
         where = {"data": str(data), "replaced": aside}
-    return {"backup": name, "made_by": manifest.legato, **where, "next": [*steps, *NEXT]}, violations
+    return {"backup": name, "made_by": manifest.legato, **where, "next": [*steps, *then]}, violations
 
 
 def _be_set(manifest: "Manifest") -> str:
