@@ -25,6 +25,7 @@ from console.pages.operator import audit_log as operator_audit_log
 from console.pages.operator import dead_letters as operator_dead_letters
 from console.pages.operator import keys as operator_keys
 from console.pages.operator import ledger as operator_ledger
+from console.pages.operator import reports as operator_reports
 from console.pages.operator import routes as operator_routes
 from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
@@ -187,6 +188,8 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/operator/users/{user_id}/operator", post=operator_users.set_operator),
     *_page("/operator/routes", get=operator_routes.show),
     *_page("/operator/routes/reload", post=operator_routes.reload),
+    *_page("/operator/reports", get=operator_reports.show),
+    *_page("/operator/reports.csv", get=operator_reports.download),
     *_page("/operator/ledger", get=operator_ledger.show),
     *_page("/operator/ledger/audit", post=operator_ledger.run),
     *_page("/operator/dead-letters", get=operator_dead_letters.show),

@@ -21,6 +21,7 @@ from legato_protos.auth.v1.users_pb2_grpc import (
 )
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
@@ -128,6 +129,7 @@ class MeteringCalls(ServiceCalls):
     spend_limits = _stub(SpendLimitServiceStub)
     notice_thresholds = _stub(NoticeThresholdServiceStub)
     credit_admin = _stub(CreditAdminServiceStub)
+    reports = _stub(ReportServiceStub)
 
 
 class RouterCalls(ServiceCalls):

@@ -43,6 +43,7 @@ OPERATOR_PAGES: Final = (
     ("/operator/users", "users", "Users", "U"),
     ("/operator/keys", "identify", "Whose key?", "K"),
     ("/operator/routes", "routes", "Routes", "R"),
+    ("/operator/reports", "usage", "Reports", "P"),
     ("/operator/ledger", "ledger", "Ledger audit", "L"),
     ("/operator/dead-letters", "letters", "Dead letters", "D"),
     ("/operator/audit-log", "log", "Audit log", "E"),

@@ -213,6 +213,8 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "routes-changed": ("/operator/routes", change_routes),
     "routes-evaluated": ("/operator/routes", evaluate_models),
     "routes-broken": ("/operator/routes", break_operator),
+    "reports": ("/operator/reports?by=model", fill_operator_with_limits),
+    "reports-none": ("/operator/reports", nothing),
     "ledger": ("/operator/ledger", fill_operator),
     "dead-letters": ("/operator/dead-letters", fill_dead_letters),
     "dead-letters-none": ("/operator/dead-letters", nothing),

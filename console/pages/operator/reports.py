@@ -1,0 +1,105 @@
+"""Revenue, tokens, cost and margin of all accounts, by day, class, provider, model or account, and a file of it."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from console.services import LONG_READ_TIMEOUT_S, if_available
+from console.web.csv_files import Row, csv_response, text_cell
+from console.web.periods import CHOICES, Period, period_in, stamp_of
+from console.web.visit import Visit, with_query
+from console.web.zones import UTC_ZONE
+from legato_protos.metering.v1 import reports_pb2 as pb
+from services.chassis.money import format_usd
+from services.rules.margin import known_cost_nanos, margin_nanos
+
+GROUPINGS: Final = {
+    "day": ("Day", [pb.REPORT_GROUP_DAY]),
+    "class": ("Class", [pb.REPORT_GROUP_CLASS]),
+    "provider": ("Provider", [pb.REPORT_GROUP_PROVIDER]),
+    "model": ("Model", [pb.REPORT_GROUP_PROVIDER, pb.REPORT_GROUP_MODEL]),
+    "account": ("Account", [pb.REPORT_GROUP_ACCOUNT]),
+}
+# More would be no table to read: the file has all.
+ROWS_MOST: Final = 100
+# What a file says of sums beside money.
+_COUNTS: Final = (
+    "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "calls", "uncosted_calls", "told_prompt_tokens",
+    "told_cached_tokens", "cache_write_tokens", "told_completion_tokens",
+)  # fmt: skip
+
+
+async def show(visit: Visit) -> Response:
+    period, by = _choice_in(visit)
+    request = _request(period, by, ROWS_MOST)
+    found = await if_available(visit.metering.reports.GetReport(request, timeout=LONG_READ_TIMEOUT_S))
+    return visit.render(
+        "operator_reports.html",
+        period=period,
+        periods=CHOICES,
+        by=by,
+        groupings={name: words for name, (words, _) in GROUPINGS.items()},
+        found=found,
+        rows=[] if found is None else [(_title(row, by), row) for row in found.rows],
+        cost_of=known_cost_nanos,
+        margin_of=margin_nanos,
+        file_path=with_query("/operator/reports.csv", {**period.query, "by": by}),
+    )
+
+
+async def download(visit: Visit) -> Response:
+    period, by = _choice_in(visit)
+    name = f"legato-report-{period.first}-{period.last}.csv"
+    return csv_response(visit, name, _file_row(pb.ReportRow()), _file_rows(visit, _request(period, by)))
+
+
+def _choice_in(visit: Visit) -> tuple[Period, str]:
+    """Reads the period, in days of UTC as providers' bills have them, and the grouping."""
+    by = visit.query.get("by", "day")
+    return period_in(visit.query, UTC_ZONE, visit.now), by if by in GROUPINGS else "day"
+
+
+def _request(period: Period, by: str, top_rows: int = 0) -> pb.GetReportRequest:
+    return pb.GetReportRequest(
+        start_time=stamp_of(period.start), end_time=stamp_of(period.end), groups=GROUPINGS[by][1], top_rows=top_rows
+    )
+
+
+def _title(row: pb.ReportRow, by: str) -> str:
+    if by == "day":
+        return row.day.ToDatetime().date().isoformat()
+    named = {"class": row.class_id, "provider": row.provider, "model": row.model_name, "account": row.account_id}[by]
+    # Entries without a class are grants and adjustments.
+    return named or ("No class" if by == "class" else "Unknown")
+
+
+async def _file_rows(visit: Visit, request: pb.GetReportRequest) -> AsyncIterator[Row]:
+    found = await visit.metering.reports.GetReport(request, timeout=LONG_READ_TIMEOUT_S)
+    for row in found.rows:
+        yield _file_row(row)
+
+
+def _file_row(row: pb.ReportRow) -> Row:
+    sums = row.sums
+    cost_nanos, left_nanos = known_cost_nanos(sums), margin_nanos(sums)
+    money: dict[str, Any] = {
+        "revenue_usd": sums.charged_nanos,
+        "cost_usd": cost_nanos,
+        "margin_usd": left_nanos,
+        "uncosted_usd": sums.charged_nanos - sums.costed_nanos,
+        "unpaid_usd": sums.lost_nanos,
+        "granted_usd": sums.granted_nanos,
+        "adjusted_usd": sums.adjusted_nanos,
+        "returned_usd": sums.returned_nanos,
+    }
+    return {
+        "day": row.day.ToDatetime().date().isoformat() if row.HasField("day") else "",
+        "class": row.class_id,
+        "provider": text_cell(row.provider),
+        "model": text_cell(row.model_name),
+        "account": row.account_id,
+        **{name: getattr(sums, name) for name in _COUNTS},
+        # Unknown is empty.
+        **{name: "" if nanos is None else format_usd(nanos) for name, nanos in money.items()},
+    }

@@ -1,0 +1,50 @@
+"""Revenue, cost and margin of all accounts."""
+
+import csv
+import io
+from decimal import Decimal
+
+import pytest
+
+from tests.console.backends import not_answering
+from tests.console.harness import ConsoleHarness
+
+
+@pytest.fixture
+def session(console: ConsoleHarness) -> str:
+    """The session of an operator, of a service whose only account has a month of use."""
+    console.auth.be_operator()
+    console.backends.fill()
+    return console.auth.sign_in()
+
+
+def test_report_shows_revenue_cost_and_margin_and_says_what_is_unknown(console: ConsoleHarness, session: str) -> None:
+    before = "/operator/reports?period=custom&from=2020-01-01&to=2020-01-02"
+    assert "Nothing was recorded in this period" in console.get(before, session).text
+    for by, words in (
+        ("day", ("Total", "unknown")),
+        ("class", ("fortissimo", "forte", "mezzo", "No class")),
+        ("provider", ("maple", "Unknown")),
+        ("model", ("maple-large", "maple-small", "Unknown")),
+        ("account", ("/operator/accounts/acct_0123456789abcdef",)),
+        ("moon", ("By day",)),
+    ):
+        text = console.get(f"/operator/reports?period=30&by={by}", session).text
+        for word in words:
+            assert word in text, (by, word)
+    assert "by 1 requests" in console.get("/operator/reports", session).text
+
+
+def test_file_adds_up_to_what_was_charged_and_leaves_the_unknown_empty(console: ConsoleHarness, session: str) -> None:
+    text = console.get("/operator/reports.csv?period=90&by=model", session).text
+    rows = {row["model"]: row for row in csv.DictReader(io.StringIO(text))}
+    revenue = sum(Decimal(row["revenue_usd"]) for row in rows.values())
+    assert revenue * 10**9 == console.backends.metering.charged_nanos()
+    assert (rows["maple-small"]["cost_usd"], rows["maple-small"]["margin_usd"], rows[""]["cost_usd"]) == ("", "", "")
+    large = rows["maple-large"]
+    assert Decimal(large["margin_usd"]) == Decimal(large["revenue_usd"]) - Decimal(large["cost_usd"]) > 0
+
+
+def test_page_says_that_metering_does_not_answer(console: ConsoleHarness, session: str) -> None:
+    console.backends.fail = {"ReportService.GetReport": not_answering()}
+    assert "Metering is not answering." in console.get("/operator/reports", session).text
