@@ -21,7 +21,7 @@ from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.retention.archive import ArchiveWrong, read_archive
 from services.metering.settings import MeteringSettings
 from services.metering.statements import StatementQuery
-from services.metering.store.tables import account_hours, ledger, usage_hours
+from services.metering.store.tables import MODEL_DAY, account_hours, holds, ledger, usage_hours
 from tests.services.metering.reading import find_request, list_closings, list_credits, list_entries, list_requests
 from tests.services.metering.retention.used_ledger import (
     OTHER,
@@ -44,6 +44,7 @@ from tests.services.metering.samples import (
     settle,
     sweep,
 )
+from tests.services.metering.test_model_reports import report
 from tests.support.database_time import DatabaseTime
 
 EVERYTHING = StatementQuery(ACCOUNT, None, None, newest_first=False, size=100, position=None)
@@ -266,3 +267,19 @@ async def test_change_of_a_closed_month_is_refused_and_found(
         database_time.begin_month()
         await pruner.prune_ledger()
         assert count(database, ledger) == rows
+
+
+async def test_reports_of_closed_months_outlive_their_entries_and_holds(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime
+) -> None:
+    """They add up to the closings, too."""
+    await live_for_months(database, writer, log, database_time)
+    before, kept = report(database, *MODEL_DAY), (count(database, ledger), count(database, holds))
+    await retaining(database, log, PRUNES).run_pass()
+    assert (count(database, ledger), count(database, holds)) < kept
+    after = report(database, *MODEL_DAY)
+    assert after.rows == before.rows
+    assert {row.provider for row in after.rows} == {"", "acme"}
+    closed = await list_closings(database)
+    assert after.total.charged_nanos + after.total.lost_nanos == sum(closing.revenue_nanos for closing in closed)
+    assert await all_violations(database) == []

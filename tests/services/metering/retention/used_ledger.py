@@ -14,6 +14,7 @@ from tests.services.metering.samples import (
     ACCOUNT,
     ask_each,
     grant,
+    model_call,
     reserve,
     settle,
     void,
@@ -44,7 +45,8 @@ async def chats(writer: Writer, first: int) -> None:
     """A grant, two chats that are charged, one that is not, and one of another account."""
     await ask_each(
         writer, grant(1_000, grant_id=f"g{first}"), grant(500, account=OTHER, grant_id=f"o{first}"),
-        reserve(first), settle(first, prompt=1, completion=3), reserve(first + 1), settle(first + 1, completion=5),
+        reserve(first), settle(first, prompt=1, completion=3, calls=[model_call()]),
+        reserve(first + 1), settle(first + 1, completion=5),
         reserve(first + 2), void(first + 2), reserve(first + 3, account=OTHER),
         settle(first + 3, completion=1, account=OTHER),
     )  # fmt: skip
