@@ -32,7 +32,8 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def patient(shared_upstream: Upstream, postgres: Postgres) -> Iterator[Failover]:
-    environ = {"LEGATO_DATABASE_URL": postgres.create_database(), **LISTENING}
+    # A busy machine needs long to start a process; `make failover-test` has the default.
+    environ = {"LEGATO_DATABASE_URL": postgres.create_database(), "LEGATO_OUTAGE_WAIT_S": "60", **LISTENING}
     with Service(shared_upstream, environ, workers=1) as service:
         yield Failover(service, postgres)
 
