@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from cli.supervision.completeness import Incomplete, require_complete
+from services.chassis.database.restored_database import name_of, url_of
 from services.chassis.process import failpoints
 from tests.cli.backed_up import BALANCE_NANOS, BackedUp
+from tests.e2e.upgrades.release_data import RELEASES, SECRETS, load_postgresql, load_sqlite
+from tests.support.servers.postgres import Postgres
 
 STORES = ("auth.db", "metering.db", "router.db")
 
@@ -30,8 +32,7 @@ def restore(backed_up: BackedUp, backups: Path, *options: str) -> BackedUp:
     if not backed_up.url:
         return backed_up
     assert f"Set LEGATO_DATABASE_URL to the database {done['database']}" in done["next"][0]
-    url = sa.make_url(backed_up.url).set(database=done["database"]).render_as_string(hide_password=False)
-    return replace(backed_up, url=url)
+    return replace(backed_up, url=url_of(backed_up.url, done["database"]))
 
 
 def test_restored_stores_are_those_of_the_backup_and_the_old_ones_are_kept(backed_up: BackedUp, backups: Path) -> None:
@@ -93,7 +94,7 @@ def test_restore_that_is_killed_at_any_step_is_completed_by_the_next(
 
 
 def test_a_target_that_is_in_use_is_refused(backed_up: BackedUp, backups: Path) -> None:
-    options = ["--database", sa.make_url(backed_up.url).database or ""] if backed_up.url else []
+    options = ["--database", name_of(backed_up.url)] if backed_up.url else []
     code, said = backed_up.run("restore", str(backups), *options)
     assert code == 1
     assert ("--database" if backed_up.url else "--replace") in said
@@ -134,3 +135,26 @@ def test_a_backup_without_a_manifest_and_a_missing_one_are_refused(backed_up: Ba
         code, said = backed_up.run("restore", str(backups), "--replace", *options)
         assert code == 1
         assert word in said
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_backup_of_an_earlier_release_is_migrated(
+    release: str, database_kind: str, request: pytest.FixtureRequest, socket_folder: Path
+) -> None:
+    """As before an upgrade: the new program backs up what the old one has left."""
+    earlier = BackedUp(socket_folder, "", "")
+    if database_kind == "sqlite":
+        load_sqlite(release, socket_folder)
+    else:
+        server: Postgres = request.getfixturevalue("postgres_server")
+        earlier = BackedUp(socket_folder, request.getfixturevalue("postgres_url"), str(server.binaries))
+        load_postgresql(release, earlier.url)
+    accounts, before = earlier.accounts(), earlier.json("migrate", "--show")
+    earlier.json("backup", str(socket_folder / "backups"), **SECRETS)
+    done = earlier.json("restore", str(socket_folder / "backups"), *([] if earlier.url else ["--replace"]), **SECRETS)
+    assert done["violations"] == []
+    restored = replace(earlier, url=url_of(earlier.url, done["database"])) if earlier.url else earlier
+    assert restored.accounts() == accounts
+    after = restored.json("migrate", "--show")
+    assert before != after
+    assert all(each["revision"] == each["newest"] for each in after)
