@@ -1,5 +1,6 @@
 """Makes a backup of all stores while the service runs."""
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -8,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.backups.catalog import Catalog, name_at
+from cli.backups.catalog import UNFINISHED_KEPT, Catalog, name_at
 from cli.backups.manifest import BackupUnusable, Manifest, describe_file
 from cli.backups.secret_fingerprints import fingerprints, given_secrets, noted_peppers
 from cli.backups.settings import BackupSettings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from services.chassis.database.database import Database
 
 DUMP: Final = "legato.dump"
+_SCRATCH: Final = ".legato-backup-"
 
 
 class BackupMaker:
@@ -31,7 +33,8 @@ class BackupMaker:
     def make(self, now: datetime) -> tuple[str, Manifest]:
         """Returns the name of a complete backup, and its manifest."""
         name = name_at(now)
-        with tempfile.TemporaryDirectory(prefix=".legato-backup-", dir=self._scratch) as folder:
+        self._remove_leftovers(now)
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self._scratch) as folder:
             make_files = self._dump_postgresql if self._settings.database_url else self._copy_sqlite
             files, described = make_files(Path(folder))
             manifest = Manifest(
@@ -45,6 +48,12 @@ class BackupMaker:
                 self._catalog.put(name, file)
         self._catalog.put_manifest(name, manifest)
         return name, manifest
+
+    def _remove_leftovers(self, now: datetime) -> None:
+        """Removes what killed backups have left; others may be under way."""
+        for folder in self._scratch.glob(f"{_SCRATCH}*") if self._scratch else ():
+            if folder.stat().st_mtime < (now - UNFINISHED_KEPT).timestamp():
+                shutil.rmtree(folder)
 
     def _copy_sqlite(self, folder: Path) -> tuple[list[Path], dict[str, Any]]:
         from services.chassis.database.database import open_database

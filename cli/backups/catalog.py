@@ -33,8 +33,10 @@ class Catalog:
         if not name and names:
             return names[-1]
         if name not in names:
-            incomplete = " is incomplete: it has no manifest" if name in self.names(complete=False) else " is not there"
-            raise BackupUnusable(f"{self._where}: {f'the backup {name}{incomplete}' if name else 'has no backup'}")
+            if not name:
+                raise BackupUnusable(f"{self._where} has no backup: name what was named to `legato backup`")
+            state = "is incomplete: it has no manifest" if name in self.names(complete=False) else "does not exist"
+            raise BackupUnusable(f"the backup {name} in {self._where} {state}")
         return name
 
     def read_manifest(self, name: str) -> Manifest:

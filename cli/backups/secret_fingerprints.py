@@ -48,10 +48,11 @@ def compare_secrets(needed: Mapping[str, str], given: Mapping[str, str]) -> list
         have = dict(entry.split(":") for entry in given.get(variable, "").split(",") if entry)
         for version, fingerprint in (entry.split(":") for entry in entries.split(",")):
             if version not in have:
-                missing.append(f"{variable} with version {version}, fingerprint {fingerprint}")
+                where = f"or {SECRETS.get(variable, 'its file')} in the data folder of `legato up`"
+                missing.append(f"{variable} ({where}) with version {version}, fingerprint {fingerprint}")
             elif have[version] != fingerprint:
                 raise BackupUnusable(
-                    f"version {version} of {variable} (or of {SECRETS.get(variable)} in the data folder) is another "
+                    f"version {version} of {variable} (or of {SECRETS.get(variable, 'its file')} in the data folder) is another "
                     f"than the backup needs: its fingerprint is {have[version]}, and should be {fingerprint}"
                 )
     return missing

@@ -36,7 +36,11 @@ def test_the_newest_are_kept_and_one_without_a_manifest_is_none(backed_up: Backe
         (target / name / "auth.db").write_bytes(b"")
     for name in ("20250101T000000Z", "20250102T000000Z"):
         (target / name / "manifest.json").write_bytes(b"{}")
+    # Of a backup that was killed.
+    (target / ".legato-backup-1").mkdir()
+    os.utime(target / ".legato-backup-1", (0, 0))
     made = backed_up.json("backup", str(target), "--keep", "2")
+    assert not (target / ".legato-backup-1").exists()
     assert made["deleted"] == ["20250101T000000Z", "20250103T000000Z"]
     kept = {path.parent.name for path in target.rglob("manifest.json")}
     assert kept == {"20250102T000000Z", made["backup"]}
