@@ -46,13 +46,13 @@ def compare_secrets(needed: Mapping[str, str], given: Mapping[str, str]) -> list
     missing = []
     for variable, entries in needed.items():
         have = dict(entry.split(":") for entry in given.get(variable, "").split(",") if entry)
+        name = f"{variable} (or {SECRETS.get(variable, 'its file')} in the data folder of `legato up`)"
         for version, fingerprint in (entry.split(":") for entry in entries.split(",")):
             if version not in have:
-                where = f"or {SECRETS.get(variable, 'its file')} in the data folder of `legato up`"
-                missing.append(f"{variable} ({where}) with version {version}, fingerprint {fingerprint}")
+                missing.append(f"{name} with version {version}, fingerprint {fingerprint}")
             elif have[version] != fingerprint:
                 raise BackupUnusable(
-                    f"version {version} of {variable} (or of {SECRETS.get(variable, 'its file')} in the data folder) is another "
-                    f"than the backup needs: its fingerprint is {have[version]}, and should be {fingerprint}"
+                    f"version {version} of {name} is another than the backup needs: its fingerprint is "
+                    f"{have[version]}, and should be {fingerprint}"
                 )
     return missing

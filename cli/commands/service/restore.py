@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NEXT = (
     "Start the services: before it serves, auth revokes again what was revoked since the backup.",
+    "Run `legato credits book-requests` half a minute later, for what edges have in their journals.",
     "Run `legato credits book-payments --from {began_at}`, if credit is bought by card.",
     "Run `legato audit`.",
 )
