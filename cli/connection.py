@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -109,17 +109,24 @@ class ServiceStubs:
         self,
         open_channel_to: Callable[[str], grpc.Channel],
         find_routers: Callable[[], Sequence[str]] = lambda: [ROUTER],
+        find_meterings: Callable[[], Sequence[str]] = lambda: [METERING],
     ) -> None:
-        """Calls `open_channel_to` for "auth", "metering", "router" and each of `find_routers`, once each and not before
-        a command needs it."""
+        """Calls `open_channel_to` for "auth", "metering", "router" and each of `find_routers` and `find_meterings`,
+        once each and not before a command needs it."""
         self._open_channel_to = open_channel_to
         self._find_routers = find_routers
+        self._find_meterings = find_meterings
         self._channels: dict[str, grpc.Channel] = {}
 
     @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:
         """The stubs of all replicas by address: each has its own routes and figures."""
         return {router: RouteAdminServiceStub(self.channel(router)) for router in self._find_routers()}
+
+    @property
+    def meterings(self) -> list[CreditAdminServiceStub]:
+        """The stubs of all replicas: each knows what edges offer to it alone."""
+        return [CreditAdminServiceStub(self.channel(metering)) for metering in self._find_meterings()]
 
     def channel(self, service: str) -> grpc.Channel:
         if service not in self._channels:
@@ -196,9 +203,14 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
     `LEGATO_TLS_CERT`."""
     settings = read_settings(CommandSettings, environ)
 
-    def find_routers() -> list[str]:
-        given = settings.address(ROUTER)
-        return _every_address(given) if given else _processes_of(ROUTER, data)
+    # Of replicas that were looked for one by one, by address or name.
+    service_of: dict[str, str] = {}
+
+    def find_every(service: str) -> list[str]:
+        given = settings.address(service)
+        found = _every_address(given, service) if given else _processes_of(service, data)
+        service_of.update(dict.fromkeys(found, service))
+        return found
 
     def open_address(address: str, service: str) -> grpc.Channel:
         if address.startswith("unix:"):
@@ -211,11 +223,11 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
 
     def open_channel_to(place: str) -> grpc.Channel:
         if place not in (AUTH, METERING, ROUTER, PAYMENTS):
-            # One of several routers: if it does not answer, its calls fail, and those to others go on.
+            # One of several: if it does not answer, its calls fail, and those to others go on.
             if ":" not in place:
                 with suppress(CallRefused):
                     _require_socket(socket_of(place, data), data)
-            return open_address(_address_of(place, data), ROUTER)
+            return open_address(_address_of(place, data), service_of[place])
         given = settings.address(place)
         places = [endpoint.address for endpoint in parse_endpoints(given)] or _processes_of(place, data)
         address = _address_of(_first_that_answers(places, data), data)
@@ -225,7 +237,7 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
             raise NotRunning(f"{place} is not running at {given}")
         return open_address(address, place)
 
-    return ServiceStubs(open_channel_to, find_routers)
+    return ServiceStubs(open_channel_to, partial(find_every, ROUTER), partial(find_every, METERING))
 
 
 def _processes_of(service: str, data: Path) -> list[str]:
@@ -257,14 +269,14 @@ def _first_that_answers(places: list[str], data: Path) -> str:
     return next((place for place in places[:-1] if _answers(_address_of(place, data))), places[-1])
 
 
-def _every_address(addresses: str) -> list[str]:
+def _every_address(addresses: str, service: str) -> list[str]:
     """Resolves host names to all their addresses."""
     found: list[str] = []
     for address, _ in parse_endpoints(addresses):
         try:
             found += sorted(asyncio.run(resolve(address)))
         except OSError:
-            raise NotRunning(f"router is not running at {address}") from None
+            raise NotRunning(f"{service} is not running at {address}") from None
     return list(dict.fromkeys(found))
 
 

@@ -83,7 +83,8 @@ class ChatHold:
         Holds all of the output if the answer is `whole` and the account can well afford it: then the router need not
         ask for more while it gathers the answer."""
         most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
-        self._slot = slot = self._journal.claim(self.request_id, self._principal.account_id)
+        principal = self._principal
+        self._slot = slot = self._journal.claim(self.request_id, principal.account_id, self.class_id, principal.key_id)
         failpoints.hit("edge.claimed")
         try:
             reserved = await self._metering.reserve(

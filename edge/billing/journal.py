@@ -21,6 +21,7 @@ from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import unavailable
 from services.chassis.process import failpoints
+from services.rules.model_classes import CLASSES
 
 # More requests than one process can have in flight; all of them together take 4 MB.
 SLOTS: Final = 16_384
@@ -44,6 +45,10 @@ _pack_counts: Final = _COUNTS.pack
 _write_record: Final = _RECORD.pack_into
 _HALF_BYTES: Final = SLOT_BYTES // 2
 _UNTOUCHED: Final = bytes(SLOT_BYTES)
+# Behind the first half's record: a part of the owner's checksum, and the number of the class, counted from 1.
+_CLASS: Final = struct.Struct("<I")
+_OWNER_PART: Final = 0xFFFFFF00
+_CLASS_NUMBERS: Final = {class_id: number for number, class_id in enumerate(CLASSES, 1)}
 
 
 class SlotPassedOn(Exception):
@@ -71,9 +76,28 @@ class Slot:
     and this one can no longer write."""
 
     __slots__ = (
-        "_generation", "_journal", "_owner", "_owner_checksum", "accepted_prompt_tokens", "account_id", "basis",
-        "cached_tokens", "calls", "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id",
-        "start", "started", "unpaid_prompt_tokens",
+        "_generation",
+        "_journal",
+        "_owner",
+        "_owner_checksum",
+        "accepted_prompt_tokens",
+        "account_id",
+        "basis",
+        "cached_tokens",
+        "calls",
+        "class_id",
+        "completion_tokens",
+        "end",
+        "index",
+        "is_refused",
+        "key_id",
+        "kind",
+        "marked",
+        "prompt_tokens",
+        "request_id",
+        "start",
+        "started",
+        "unpaid_prompt_tokens",
     )  # fmt: skip
 
     def __init__(self, journal: "Journal", index: int, generation: int, request_id: str, account_id: str) -> None:
@@ -86,6 +110,11 @@ class Slot:
         self.index = index
         self.request_id = request_id
         self.account_id = account_id
+        # The class is known after a restart, too.
+        self.class_id = ""
+        self.key_id = ""
+        # Whether metering has refused the settlement, or may, because it is of an earlier process.
+        self.is_refused = False
         self.kind = OPEN
         self.basis: pb.Basis.ValueType = pb.BASIS_UNSPECIFIED
         self.end: pb.End.ValueType = pb.END_UNSPECIFIED
@@ -160,7 +189,20 @@ class Slot:
         self.count(self.prompt_tokens, self.completion_tokens, self.cached_tokens, FREE)
         self._journal.release(self)
 
+    def write_class(self) -> None:
+        """Writes the class beside the records. Versions before this one do not read it."""
+        number = _CLASS_NUMBERS.get(self.class_id, 0)
+        _CLASS.pack_into(self._journal.map, self._class_start, self._owner_checksum & _OWNER_PART | number)
+
+    @property
+    def _class_start(self) -> int:
+        return HEADER_BYTES + self.index * SLOT_BYTES + _RECORD.size
+
     def restore(self, record: _Record) -> None:
+        self.is_refused = True
+        [written] = _CLASS.unpack_from(self._journal.map, self._class_start)
+        if written & _OWNER_PART == self._owner_checksum & _OWNER_PART and 0 < written & 0xFF <= len(CLASSES):
+            self.class_id = CLASSES[(written & 0xFF) - 1]
         self.kind = record.kind
         self.basis, self.end = cast(Any, record.basis), cast(Any, record.end)
         self.marked = bool(record.mark)
@@ -194,14 +236,16 @@ class Journal:
         # The slot that was freed last is taken first, so that pages which are not needed are never touched.
         self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
 
-    def claim(self, request_id: str, account_id: str) -> Slot:
+    def claim(self, request_id: str, account_id: str, class_id: str = "", key_id: str = "") -> Slot:
         """Takes a slot, before credit is held."""
         if not self._free:
             raise unavailable("Room for another request")
         index = self._free.pop()
         self._generations[index] += 1
         slot = Slot(self, index, self._generations[index], request_id, account_id)
+        slot.class_id, slot.key_id = class_id, key_id
         self.taken[index] = slot
+        slot.write_class()
         slot.count(0, 0)
         return slot
 

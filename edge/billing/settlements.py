@@ -118,6 +118,7 @@ class Settlements:
     def _put_off(self, settlement: Settlement, error: BaseException) -> None:
         """Logs a settlement that metering refused, for an operator. It stays in its slot and is retried later."""
         slot = settlement.slot
+        slot.is_refused = True
         self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
         asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.begin, slot, settlement.acknowledged)
         self._end(settlement)
@@ -148,6 +149,9 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
         end=end,
         calls=slot.calls,
     )
+    if slot.is_refused:
+        # What an operator needs to have it booked.
+        settle.class_id, settle.key_id = slot.class_id, slot.key_id
     if slot.started is not None:
         settle.routes_version = slot.started.routes_version
         if not slot.calls and slot.started.provider:

@@ -33,6 +33,7 @@ from services.metering.ledger.records import (
 )
 from services.metering.locked_accounts import LockedAccounts
 from services.metering.store.batches import AccountLocked, Outcome, reach, write_operations
+from services.metering.unmatched_settlements import UnmatchedSettlements
 
 ReplyT = TypeVar("ReplyT")
 
@@ -116,6 +117,7 @@ class Writer:
         # writing it took.
         self.outcomes: defaultdict[tuple[type[Operation[Any]], Reason | None], int] = defaultdict(int)
         self.unmatched = 0
+        self.unmatched_settlements = UnmatchedSettlements(self._clock)
         self.batch_sizes = Histogram(BATCH_BOUNDS)
         self.write_times_s = Histogram(STEP_BOUNDS_S)
 
@@ -381,6 +383,8 @@ class Writer:
             )
         if isinstance(outcome, UnmatchedSettlement):
             self.unmatched += 1
+            if isinstance(operation, Settle):
+                self.unmatched_settlements.note(operation)
             self._log.failure("settlement.unmatched", outcome, **_id_of(operation), account_id=operation.account_id)
         if waiting.future.done():
             # The caller left; its operation is written all the same.

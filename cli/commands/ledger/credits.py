@@ -13,7 +13,14 @@ from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, Serv
 from cli.descriptions import described, money, rfc3339, tokens_of
 from cli.output import show_json, show_table
 from cli.values import USD, Moment, account_argument, period_options, put_period
-from legato_protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
+from legato_protos.metering.v1.metering_pb2 import (
+    Balance,
+    BookUnmatchedRequest,
+    CreditEntry,
+    CreditKind,
+    ListCreditsRequest,
+    UnmatchedSettlement,
+)
 from legato_protos.metering.v1.statements_pb2 import LedgerEntry, ListLedgerEntriesRequest
 from legato_protos.payments.v1.payments_pb2 import BookPaymentRequest, ListedPayment, ListPaymentsRequest
 from services.chassis.errors import Reason
@@ -96,6 +103,36 @@ def book_payments(invocation: Invocation, start: datetime) -> None:
         for payment in found
     ]
     invocation.show_list(rows, ["payment_id", "account_id", "amount_cents", "state"])
+
+
+@credits.command("book-requests")
+@click.option("--dry-run", is_flag=True, help="List them only.")
+def book_requests(invocation: Invocation, dry_run: bool) -> None:
+    """Book requests that edges have in their journals and a restored ledger does not know; edges offer each every 30 s.
+    Those of accounts that do not exist stay."""
+    services, rows = invocation.services, []
+    for metering in services.meterings:
+        found = call_service(metering.BookUnmatched, BookUnmatchedRequest()).settlements
+        known = {
+            account_id: _is_known(services, account_id) for account_id in sorted({each.account_id for each in found})
+        }
+        ids = [each.request_id for each in found if known[each.account_id] and each.class_id]
+        if ids and not dry_run:
+            request = BookUnmatchedRequest(request_ids=ids)
+            found = call_service(metering.BookUnmatched, request, timeout_s=EXPORT_TIMEOUT_S).settlements
+        for each in found:
+            state = _state_of(each) if known.get(each.account_id, True) else "no such account"
+            rows.append({**described(each, "request_id", "account_id", "class_id"), **tokens_of(each.usage)})
+            rows[-1] |= {**money(cost=each.cost_nanos), "state": state}
+    invocation.show_list(rows, ["request_id", "account_id", "class_id", "cost_usd", "state"])
+
+
+def _state_of(settlement: UnmatchedSettlement) -> str:
+    if settlement.HasField("charged_nanos"):
+        return "booked"
+    if settlement.refusal:
+        return f"refused: {settlement.refusal}"
+    return "not booked" if settlement.class_id else "its class is not known"
 
 
 def _book(services: ServiceStubs, payment: ListedPayment) -> str:

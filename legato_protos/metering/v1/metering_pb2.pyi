@@ -595,12 +595,17 @@ class SettleRequest(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     basis: Global___Basis.ValueType
     end: Global___End.ValueType
     routes_version: _builtins.str
     """The version of the routes that chose the model. Empty where it is not known any more: after a crash."""
+    class_id: _builtins.str
+    """Of a settlement that was refused before, or that a crashed edge left, as far as they are known: for BookUnmatched."""
+    key_id: _builtins.str
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     @_builtins.property
@@ -617,14 +622,105 @@ class SettleRequest(_message.Message):
         end: Global___End.ValueType = ...,
         routes_version: _builtins.str = ...,
         calls: _abc.Iterable[_model_call_pb2.ModelCall] | None = ...,
+        class_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "calls", b"calls", "end", b"end", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "calls", b"calls", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
+
+@_typing.final
+class BookUnmatchedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def request_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Empty: none is booked."""
+
+    def __init__(
+        self,
+        *,
+        request_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_ids", b"request_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BookUnmatchedRequest: _TypeAlias = BookUnmatchedRequest  # noqa: Y015
+
+@_typing.final
+class BookUnmatchedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTLEMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def settlements(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnmatchedSettlement]: ...
+    def __init__(
+        self,
+        *,
+        settlements: _abc.Iterable[Global___UnmatchedSettlement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["settlements", b"settlements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BookUnmatchedResponse: _TypeAlias = BookUnmatchedResponse  # noqa: Y015
+
+@_typing.final
+class UnmatchedSettlement(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    COST_NANOS_FIELD_NUMBER: _builtins.int
+    CHARGED_NANOS_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    account_id: _builtins.str
+    key_id: _builtins.str
+    class_id: _builtins.str
+    """Empty: the edge does not know it any more, and it cannot be booked."""
+    cost_nanos: _builtins.int
+    """At the present price."""
+    charged_nanos: _builtins.int
+    """Present if it is booked."""
+    refusal: _builtins.str
+    """The reason of the refusal, if it could not be booked."""
+    @_builtins.property
+    def usage(self) -> _usage_pb2.Usage: ...
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        class_id: _builtins.str = ...,
+        usage: _usage_pb2.Usage | None = ...,
+        cost_nanos: _builtins.int = ...,
+        charged_nanos: _builtins.int | None = ...,
+        refusal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_charged_nanos", b"_charged_nanos", "charged_nanos", b"charged_nanos", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_charged_nanos", b"_charged_nanos", "account_id", b"account_id", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "key_id", b"key_id", "refusal", b"refusal", "request_id", b"request_id", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__charged_nanos: _TypeAlias = _typing.Literal["charged_nanos"]  # noqa: Y015
+    _WhichOneofArgType__charged_nanos: _TypeAlias = _typing.Literal["_charged_nanos", b"_charged_nanos"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__charged_nanos) -> _WhichOneofReturnType__charged_nanos | None: ...
+
+Global___UnmatchedSettlement: _TypeAlias = UnmatchedSettlement  # noqa: Y015
 
 @_typing.final
 class SettleResponse(_message.Message):

@@ -569,6 +569,11 @@ class CreditAdminServiceStub:
                 request_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.SerializeToString,
                 response_deserializer=legato_dot_metering_dot_v1_dot_metering__pb2.AuditResponse.FromString,
                 _registered_method=True)
+        self.BookUnmatched = channel.unary_unary(
+                '/legato.metering.v1.CreditAdminService/BookUnmatched',
+                request_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.BookUnmatchedRequest.SerializeToString,
+                response_deserializer=legato_dot_metering_dot_v1_dot_metering__pb2.BookUnmatchedResponse.FromString,
+                _registered_method=True)
         self.ListClosings = channel.unary_unary(
                 '/legato.metering.v1.CreditAdminService/ListClosings',
                 request_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.ListClosingsRequest.SerializeToString,
@@ -611,6 +616,14 @@ class CreditAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BookUnmatched(self, request, context):
+        """Lists settlements that edges keep offering to this replica, though their credit is not held: after a restore. Of those
+        that are named, credit is held now, so that they are settled. A repeat changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListClosings(self, request, context):
         """The closed months.
         """
@@ -645,6 +658,11 @@ def add_CreditAdminServiceServicer_to_server(servicer, server):
                     servicer.Audit,
                     request_deserializer=legato_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.FromString,
                     response_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.AuditResponse.SerializeToString,
+            ),
+            'BookUnmatched': grpc.unary_unary_rpc_method_handler(
+                    servicer.BookUnmatched,
+                    request_deserializer=legato_dot_metering_dot_v1_dot_metering__pb2.BookUnmatchedRequest.FromString,
+                    response_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.BookUnmatchedResponse.SerializeToString,
             ),
             'ListClosings': grpc.unary_unary_rpc_method_handler(
                     servicer.ListClosings,
@@ -788,6 +806,33 @@ class CreditAdminService:
             '/legato.metering.v1.CreditAdminService/Audit',
             legato_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.SerializeToString,
             legato_dot_metering_dot_v1_dot_metering__pb2.AuditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BookUnmatched(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.CreditAdminService/BookUnmatched',
+            legato_dot_metering_dot_v1_dot_metering__pb2.BookUnmatchedRequest.SerializeToString,
+            legato_dot_metering_dot_v1_dot_metering__pb2.BookUnmatchedResponse.FromString,
             options,
             channel_credentials,
             insecure,

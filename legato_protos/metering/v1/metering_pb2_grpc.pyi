@@ -169,6 +169,10 @@ class CreditAdminServiceStub:
     ListCredits: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListCreditsRequest, _metering_pb2.ListCreditsResponse]
     """Everything that changed an account's balance, with the balance after it."""
     Audit: _grpc.UnaryUnaryMultiCallable[_metering_pb2.AuditRequest, _metering_pb2.AuditResponse]
+    BookUnmatched: _grpc.UnaryUnaryMultiCallable[_metering_pb2.BookUnmatchedRequest, _metering_pb2.BookUnmatchedResponse]
+    """Lists settlements that edges keep offering to this replica, though their credit is not held: after a restore. Of those
+    that are named, credit is held now, so that they are settled. A repeat changes nothing.
+    """
     ListClosings: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListClosingsRequest, _metering_pb2.ListClosingsResponse]
     """The closed months."""
 
@@ -183,6 +187,10 @@ class CreditAdminServiceAsyncStub(CreditAdminServiceStub):
     ListCredits: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListCreditsRequest, _metering_pb2.ListCreditsResponse]  # type: ignore[assignment]
     """Everything that changed an account's balance, with the balance after it."""
     Audit: _aio.UnaryUnaryMultiCallable[_metering_pb2.AuditRequest, _metering_pb2.AuditResponse]  # type: ignore[assignment]
+    BookUnmatched: _aio.UnaryUnaryMultiCallable[_metering_pb2.BookUnmatchedRequest, _metering_pb2.BookUnmatchedResponse]  # type: ignore[assignment]
+    """Lists settlements that edges keep offering to this replica, though their credit is not held: after a restore. Of those
+    that are named, credit is held now, so that they are settled. A repeat changes nothing.
+    """
     ListClosings: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListClosingsRequest, _metering_pb2.ListClosingsResponse]  # type: ignore[assignment]
     """The closed months."""
 
@@ -224,6 +232,16 @@ class CreditAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metering_pb2.AuditRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.AuditResponse, _abc.Awaitable[_metering_pb2.AuditResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def BookUnmatched(
+        self,
+        request: _metering_pb2.BookUnmatchedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metering_pb2.BookUnmatchedResponse, _abc.Awaitable[_metering_pb2.BookUnmatchedResponse]]:
+        """Lists settlements that edges keep offering to this replica, though their credit is not held: after a restore. Of those
+        that are named, credit is held now, so that they are settled. A repeat changes nothing.
+        """
 
     @_abc_1.abstractmethod
     def ListClosings(

@@ -252,6 +252,9 @@ class Settle(RequestOperation[Settled], frozen=True):
     end: End
     routes_version: str | None = None
     model_calls: str | None = None
+    # Of one that was refused before, as far as the edge knows them: its hold may be lost.
+    class_id: str = ""
+    key_id: str = ""
 
 
 class Void(RequestOperation[None], frozen=True):

@@ -1,14 +1,18 @@
 """Implements CreditAdminService: what operators book, and what they read of all accounts."""
 
+import time
+
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2_grpc
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import Context
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.closed_months import audit_months, read_closed
 from services.metering.credit_history import read_page
+from services.metering.ledger.records import Settle
 from services.metering.store.reports import read_balances
 from services.metering.wire import operations, reports
 from services.metering.wire.operations import checked_id
@@ -44,6 +48,30 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         if month is not None or request.all_months:
             violations += await audit_months(self._database, month)
         return pb.AuditResponse(violations=violations)
+
+    async def BookUnmatched(self, request: pb.BookUnmatchedRequest, context: Context) -> pb.BookUnmatchedResponse:
+        response, now_us = pb.BookUnmatchedResponse(), time.time_ns() // 1000
+        for settle in self._writer.unmatched_settlements.list():
+            told = operations.from_unmatched(settle, self._writer.prices, now_us)
+            if settle.request_id in request.request_ids and settle.class_id:
+                try:
+                    told.charged_nanos = await self._book(settle)
+                except LegatoError as error:
+                    told.refusal = error.message
+            response.settlements.append(told)
+        return response
+
+    async def _book(self, settle: Settle) -> int:
+        """Holds the credit and settles it; returns what was charged."""
+        try:
+            await self._writer.submit(operations.to_missing_hold(settle), lambda _: None)
+        except LegatoError as error:
+            # The edge offers it meanwhile, too: then it is settled.
+            if error.reason is not Reason.REQUEST_RESOLVED:
+                raise
+        charged_nanos = await self._writer.submit(settle, lambda settled: settled.charged_nanos)
+        self._writer.unmatched_settlements.forget(settle)
+        return charged_nanos
 
     async def ListClosings(self, request: pb.ListClosingsRequest, context: Context) -> pb.ListClosingsResponse:
         closed = await self._database.read(read_closed)

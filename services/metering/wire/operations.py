@@ -3,7 +3,7 @@
 import re
 from typing import Final, get_args
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.type.v1 import model_call_pb2, usage_pb2
@@ -12,7 +12,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message
 from services.metering.ledger.model_calls import ModelCall, encode_calls
-from services.metering.ledger.prices import Price, Usage
+from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import (
     COMMAND_LINE,
     AccountBalance,
@@ -41,6 +41,7 @@ from services.metering.limits import (
     token_rate,
 )
 from services.rules.largest_limits import LARGEST_LIMITS
+from services.rules.model_classes import CLASSES
 
 LARGEST_TOKENS: Final = 10**9
 
@@ -49,6 +50,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_ROUTES_VERSION: Final = 64
 # Of a provider or a model.
 LONGEST_NAME: Final = 200
+UNKNOWN_KEY: Final = "unknown"
 
 
 def checked_id(given: str, param: str) -> str:
@@ -220,7 +222,36 @@ def to_settle(request: pb.SettleRequest) -> Settle:
     # Cut instead of refused: a refused settlement would be retried forever.
     routes_version = request.routes_version[:LONGEST_ROUTES_VERSION] or None
     calls = encode_calls(map(_to_call, request.calls)) if request.calls else None
-    return Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end), routes_version, calls)
+    settle = Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end), routes_version, calls)
+    if request.class_id not in CLASSES:
+        return settle
+    return replace(settle, class_id=request.class_id, key_id=request.key_id if _ID.fullmatch(request.key_id) else "")
+
+
+def from_unmatched(settle: Settle, prices: Prices, now_us: int) -> pb.UnmatchedSettlement:
+    """Describes a settlement without a hold, with what it costs at the present price."""
+    price = prices.of_version(prices.version_at(now_us), settle.class_id) if settle.class_id else None
+    usage = settle.usage
+    return pb.UnmatchedSettlement(
+        request_id=settle.request_id,
+        account_id=settle.account_id,
+        key_id=settle.key_id,
+        class_id=settle.class_id,
+        usage=usage_pb2.Usage(
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            completion_tokens=usage.completion_tokens,
+        ),
+        cost_nanos=0 if price is None else price.cost_nanos(usage),
+    )
+
+
+def to_missing_hold(settle: Settle) -> Reserve:
+    """Returns what holds the credit of a settlement without a hold. The key of a request that an earlier edge served is
+    not known."""
+    usage, key_id = settle.usage, settle.key_id or UNKNOWN_KEY
+    tokens = usage.prompt_tokens, usage.completion_tokens
+    return Reserve(settle.request_id, settle.account_id, key_id, settle.class_id, *tokens)
 
 
 def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:

@@ -34,11 +34,16 @@ async def test_settlement_that_metering_refuses_keeps_its_slot_and_is_logged_at_
 ) -> None:
     """Tokens were served that no request reserved, which an operator has to look at."""
     monkeypatch.setattr(settlements, "REFUSED_AGAIN_AFTER_S", 0.05)
-    slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id)
+    slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id, "forte", "key_1")
     slot.seal(USAGE, pb.BASIS_PROVIDER, pb.END_COMPLETE)
+    first = settlement_of(slot)
+    assert (first.class_id, first.key_id) == ("", "")
     metering_harness.metering.resolve(slot)
     await until(lambda: log_text().count("settlement.refused") >= 2)
     assert metering_harness.journal.taken == {slot.index: slot}
+    # With what is needed to book it.
+    again = settlement_of(slot)
+    assert (again.class_id, again.key_id) == ("forte", "key_1")
 
 
 def settlement_of(slot: Slot) -> pb.SettleRequest:

@@ -184,3 +184,32 @@ def test_card_payments_since_a_backup_are_booked_for_accounts_that_still_exist()
         ("pi_0", False),
         ("pi_3", True),
     ]
+
+
+def test_requests_in_journals_are_booked_for_accounts_that_exist() -> None:
+    def settlements(**booked: Any) -> Any:
+        found = [
+            metering_pb2.UnmatchedSettlement(
+                request_id="1", account_id="acct_1", class_id="forte", cost_nanos=40, **booked
+            ),
+            metering_pb2.UnmatchedSettlement(request_id="2", account_id="acct_2", class_id="forte", cost_nanos=50),
+            metering_pb2.UnmatchedSettlement(request_id="3", account_id="acct_1"),
+        ]
+        answer = metering_pb2.BookUnmatchedResponse(settlements=found)
+        return "metering", "CreditAdminService.BookUnmatched", answer
+
+    listed = play(settlements(), KNOWN, UNKNOWN).run("credits", "book-requests", "--dry-run", "--json")
+    states = [(row["request_id"], row["cost_usd"], row["state"]) for row in json.loads(listed.stdout)]
+    assert states == [
+        ("1", "0.00000004", "not booked"),
+        ("2", "0.00000005", "no such account"),
+        ("3", "0.00", "its class is not known"),
+    ]
+    far_end = play(settlements(), KNOWN, UNKNOWN, settlements(charged_nanos=40))
+    booked = far_end.run("credits", "book-requests", "--json")
+    assert [row["state"] for row in json.loads(booked.stdout)] == [
+        "booked",
+        "no such account",
+        "its class is not known",
+    ]
+    assert list(far_end.requests[3].request_ids) == ["1"]

@@ -186,6 +186,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "GetRequest": READERS,
     },
     "legato.metering.v1.CreditAdminService": {
+        "BookUnmatched": ADMIN,
         "GrantCredits": OPERATORS,
         "AdjustCredits": OPERATORS,
         "ListBalances": OPERATORS,
