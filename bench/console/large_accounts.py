@@ -99,7 +99,7 @@ def _charges(
     return (
         # A booking locks the account first.
         f"UPDATE accounts SET balance_nanos = balance_nanos - {_COST * count} WHERE account_id = {account}",
-        f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at} FROM {charges}",
+        f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at}, NULL, NULL FROM {charges}",
         f"INSERT INTO ledger ({_COLUMNS}) SELECT {entry}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",
         counters,
     )
