@@ -84,8 +84,10 @@ class Stack:
         """Builds the images from these files, and replaces what runs by them."""
         self._files = files
         build_images(self._engine, BASES, files)
-        # podman-compose does not notice that a name is that of another image now.
-        self.compose("up", "--detach", *(["--force-recreate"] if self._engine == "podman" else []))
+        if self._engine == "podman":
+            # podman-compose does not notice that a name is that of another image now.
+            self.compose("down")
+        self.compose("up", "--detach")
         wait_until_served(self.base_url)
 
     def legato(self, *arguments: str, service: str = "legato") -> Any:
