@@ -1,6 +1,5 @@
 """Counts the tokens of a model by what its provider charges for them, and what that costs."""
 
-from operator import mul
 from typing import Final
 
 from legato_protos.type.v1.model_call_pb2 import ModelCall
@@ -49,14 +48,20 @@ def describe_call(
             usage.completion_tokens = said.completion_tokens
         call.cache_write_tokens = said.cache_write_tokens or 0
     if (cost := target.cost) is not None:
-        prices = (getattr(cost, f"{kind}_nanos") for kind in KINDS)
-        millionths = sum(map(mul, _by_kind(counted, told), prices))
+        uncached, cached, written, written_1h, output = _by_kind(counted, told)
+        millionths = (
+            uncached * cost.input_nanos
+            + cached * cost.cached_input_nanos
+            + written * cost.cache_write_nanos
+            + written_1h * cost.cache_write_1h_nanos
+            + output * cost.output_nanos
+        )
         # Rounded up once, as our own prices.
         call.cost_nanos = -(-millionths // _MILLION)
     return call
 
 
-def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, ...]:
+def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, int, int, int, int]:
     """Returns the tokens in the order of KINDS."""
     unwritten_tokens = counted.prompt_tokens - counted.cached_tokens
     written_tokens = min((told.cache_write_tokens if told is not None else None) or 0, unwritten_tokens)
