@@ -72,7 +72,7 @@ def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetim
     names += [_host(host) for host in ([name, *hosts] if is_server else hosts)]
     usages = [ExtendedKeyUsageOID.SERVER_AUTH] if is_server else []
     # A role that may call nothing is only a server.
-    usages += [ExtendedKeyUsageOID.CLIENT_AUTH] if role not in (Role.ROUTER, Role.METERING) else []
+    usages += [ExtendedKeyUsageOID.CLIENT_AUTH] if role is not Role.METERING else []
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (

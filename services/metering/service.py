@@ -17,6 +17,7 @@ from services.metering.report_sums import ReportSums
 from services.metering.retention.passes import Retention
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
+from services.metering.servicers.model_shares import ModelShareServicer
 from services.metering.servicers.notices import NoticeThresholdServicer
 from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.payments import PaymentBookingServicer
@@ -80,6 +81,7 @@ class MeteringService:
             PaymentBookingServicer(database, writer),
             OutboxServicer(database),
             NoticeThresholdServicer(database, settings.notice_rules),
+            ModelShareServicer(database, settings.lost_router_s),
         ]
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
         show_ledger(writer, sweeper, registry)

@@ -37,6 +37,8 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     limit = "Limit of concurrent chats at a model: fixed, by its queue length, or by latency. 1000000: no limit."
     limits = of_models({(): lambda model: model.saturation.gate.limit})
     registry.gauge("legato_upstream_limit", limit, limits, *MODEL_LABELS)
+    share = "Chats that this router may run at present, of a model's concurrency limit, which is one for all routers."
+    registry.gauge("legato_upstream_share", share, lambda: _shares(model_states), *MODEL_LABELS)
     attempts = of_models(
         {
             ("answered",): lambda model: model.breaker.answers,
@@ -169,6 +171,11 @@ def _class_tokens(model_states: ModelStates) -> dict[tuple[str, ...], int]:
         for model in models.outcomes.models
         for kind, count in (("input", model.prompt_tokens), ("output", model.completion_tokens))
     }
+
+
+def _shares(model_states: ModelStates) -> dict[tuple[str, ...], int]:
+    shares = _read(model_states, {(): lambda model: model.saturation.share})
+    return {labels: share.places for labels, share in shares.items() if share is not None}
 
 
 def _violations(violation: Violation, model: ModelState) -> int:

@@ -1,9 +1,11 @@
 """Builds the router from its parts."""
 
+import socket
 from functools import partial
 
 from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
 from services.chassis.process.serving import Process
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.telemetry.metrics import show_exchanges
 from services.router.completion import Completions
 from services.router.grounding.assembly import open_grounding
@@ -11,6 +13,7 @@ from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_keys, show_model_states
 from services.router.providers import open_provider
+from services.router.routing.fleet_limits import FleetLimits
 from services.router.routing.key_watch import KeyWatch
 from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
@@ -29,10 +32,11 @@ class RouterService:
         self, routes: Routes, settings: RouterSettings, grounding_settings: GroundingSettings, process: Process
     ) -> None:
         clock, log, registry, opened = process.clock, process.log, process.registry, process.opened
-        socket = socket_path(settings.data, settings.local_model_socket)
-        open_one = partial(open_provider, local_model_socket=socket)
+        model_socket = socket_path(settings.data, settings.local_model_socket)
+        open_one = partial(open_provider, local_model_socket=model_socket)
+        limits = _open_limits(settings, process)
         local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(routes, open_one, clock, log, settings.upstream_queueing_s, local_places)
+        model_states = ModelStates(routes, open_one, clock, log, settings.upstream_queueing_s, local_places, limits)
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
@@ -53,3 +57,15 @@ class RouterService:
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
         self.servicers = [router, RouteAdminServicer(model_states, reload), previews]
+
+
+def _open_limits(settings: RouterSettings, process: Process) -> FleetLimits:
+    """Opens the limits that all routers share, or those of this one."""
+    if not settings.metering_address:
+        return FleetLimits(process.clock, process.log)
+    metering = ReplicaChannel("Metering", "metering", settings.metering_address, process.certificates, process.log)
+    instance = f"{socket.gethostname()} {settings.router_listen or settings.data.absolute()}"
+    limits = FleetLimits(process.clock, process.log, metering, instance)
+    process.opened.push_async_callback(limits.close)
+    process.in_background(limits.run)
+    return limits

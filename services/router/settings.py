@@ -1,6 +1,7 @@
 """Settings of the router, each read from `LEGATO_` plus its name in capitals. Grounding has its own settings."""
 
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,7 +10,8 @@ import msgspec
 from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
 from services.chassis.process.settings import ServiceSettings
-from services.chassis.settings import HttpAddress, OperationsListen, Seconds, SecondsOrZero
+from services.chassis.rpc.replicas import parse_endpoints
+from services.chassis.settings import HttpAddress, OperationsListen, Seconds, SecondsOrZero, check_all
 from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH
@@ -24,6 +26,8 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     # Address of the Prometheus metrics over HTTP; empty disables them.
     router_metrics_listen: OperationsListen = ""
     routes: Path = DEFAULT_PATH
+    # Metering's addresses, which divides models' limits among the routers. Empty: this is the only router.
+    metering_address: str = ""
     local_model_socket: Path | None = None
     upstream_connect_s: Seconds = 5.0
     upstream_first_byte_s: Seconds = 120.0
@@ -50,7 +54,10 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     router_console_listen: str = ""
 
     def check(self) -> None:
-        check_public_keys(self.access_token_public_keys)
+        check_all(
+            partial(check_public_keys, self.access_token_public_keys),
+            partial(parse_endpoints, self.metering_address),
+        )
 
     @property
     def timeouts(self) -> Timeouts:

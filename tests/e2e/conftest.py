@@ -29,6 +29,7 @@ def upstream(shared_upstream: Upstream) -> Upstream:
     """Knows nothing of the tests before."""
     shared_upstream.replies.clear()
     shared_upstream.requests.clear()
+    shared_upstream.most_running = 0
     shared_upstream.default_reply = Reply()
     return shared_upstream
 

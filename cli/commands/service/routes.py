@@ -38,6 +38,7 @@ COLUMNS = [
         "latency_ms",
         "running",
         "limit",
+        "share",
         "routes_version",
         "notes",
     ),
@@ -249,7 +250,7 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,
-        **described(target, "running", "limit", "promise_until", "other_region", "cuts_prompts_from_tokens"),
+        **described(target, "running", "limit", "share", "promise_until", "other_region", "cuts_prompts_from_tokens"),
         "notes": _notes(target),
         "routes_version": routes_version,
     }

@@ -26,7 +26,7 @@ from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor
 from legato_protos.type.v1 import access_token_pb2 as legato_dot_type_dot_v1_dot_access__token__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"legato/type/v1/method_access.proto\x12\x0elegato.type.v1\x1a google/protobuf/descriptor.proto\x1a!legato/type/v1/access_token.proto\"a\n\x0cMethodAccess\x12\'\n\x07\x63\x61llers\x18\x01 \x03(\x0e\x32\x16.legato.type.v1.Caller\x12(\n\x05token\x18\x02 \x01(\x0b\x32\x19.legato.type.v1.TokenRule\"\x87\x01\n\tTokenRule\x12)\n\x04role\x18\x01 \x01(\x0e\x32\x1b.legato.type.v1.AccountRole\x12\x10\n\x08operator\x18\x02 \x01(\x08\x12\x13\n\x0bor_operator\x18\x03 \x01(\x08\x12\x0e\n\x06recent\x18\x04 \x01(\x08\x12\x18\n\x10operators_recent\x18\x05 \x01(\x08*\xae\x01\n\x06\x43\x61ller\x12\x16\n\x12\x43\x41LLER_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x43\x41LLER_EDGE\x10\x01\x12\x12\n\x0e\x43\x41LLER_PROGRAM\x10\x02\x12\x10\n\x0c\x43\x41LLER_ADMIN\x10\x03\x12\x12\n\x0e\x43\x41LLER_CONSOLE\x10\x04\x12\x1b\n\x17\x43\x41LLER_OPERATOR_CONSOLE\x10\x05\x12\x13\n\x0f\x43\x41LLER_PAYMENTS\x10\x06\x12\x0f\n\x0b\x43\x41LLER_AUTH\x10\x07:N\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x1c.legato.type.v1.MethodAccessB\x17Z\x15legato/type/v1;typev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"legato/type/v1/method_access.proto\x12\x0elegato.type.v1\x1a google/protobuf/descriptor.proto\x1a!legato/type/v1/access_token.proto\"a\n\x0cMethodAccess\x12\'\n\x07\x63\x61llers\x18\x01 \x03(\x0e\x32\x16.legato.type.v1.Caller\x12(\n\x05token\x18\x02 \x01(\x0b\x32\x19.legato.type.v1.TokenRule\"\x87\x01\n\tTokenRule\x12)\n\x04role\x18\x01 \x01(\x0e\x32\x1b.legato.type.v1.AccountRole\x12\x10\n\x08operator\x18\x02 \x01(\x08\x12\x13\n\x0bor_operator\x18\x03 \x01(\x08\x12\x0e\n\x06recent\x18\x04 \x01(\x08\x12\x18\n\x10operators_recent\x18\x05 \x01(\x08*\xc1\x01\n\x06\x43\x61ller\x12\x16\n\x12\x43\x41LLER_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x43\x41LLER_EDGE\x10\x01\x12\x12\n\x0e\x43\x41LLER_PROGRAM\x10\x02\x12\x10\n\x0c\x43\x41LLER_ADMIN\x10\x03\x12\x12\n\x0e\x43\x41LLER_CONSOLE\x10\x04\x12\x1b\n\x17\x43\x41LLER_OPERATOR_CONSOLE\x10\x05\x12\x13\n\x0f\x43\x41LLER_PAYMENTS\x10\x06\x12\x0f\n\x0b\x43\x41LLER_AUTH\x10\x07\x12\x11\n\rCALLER_ROUTER\x10\x08:N\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x1c.legato.type.v1.MethodAccessB\x17Z\x15legato/type/v1;typev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,7 +35,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/type/v1;typev1'
   _globals['_CALLER']._serialized_start=361
-  _globals['_CALLER']._serialized_end=535
+  _globals['_CALLER']._serialized_end=554
   _globals['_METHODACCESS']._serialized_start=123
   _globals['_METHODACCESS']._serialized_end=220
   _globals['_TOKENRULE']._serialized_start=223

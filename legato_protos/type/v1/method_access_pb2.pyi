@@ -40,6 +40,8 @@ class _CallerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Caller.ValueTy
     """Books what was paid by card, in metering; the consoles call it."""
     CALLER_AUTH: _Caller.ValueType  # 7
     """Takes over the notices and changes that metering records, and makes no other calls."""
+    CALLER_ROUTER: _Caller.ValueType  # 8
+    """Leases its share of models' limits from metering, and makes no other calls."""
 
 class Caller(_Caller, metaclass=_CallerEnumTypeWrapper):
     """Identifies a caller on TCP by its certificate (`spiffe://legato/edge`), and on a console's unix socket by the socket."""
@@ -56,6 +58,8 @@ CALLER_PAYMENTS: Caller.ValueType  # 6
 """Books what was paid by card, in metering; the consoles call it."""
 CALLER_AUTH: Caller.ValueType  # 7
 """Takes over the notices and changes that metering records, and makes no other calls."""
+CALLER_ROUTER: Caller.ValueType  # 8
+"""Leases its share of models' limits from metering, and makes no other calls."""
 Global___Caller: _TypeAlias = Caller  # noqa: Y015
 
 @_typing.final

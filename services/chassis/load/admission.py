@@ -64,6 +64,8 @@ class Gate:
         """Creates a gate; `what` names the saturated resource in refusals. `on_false_alarm` is called when a limit is
         lifted that has not helped, or that still queues at the least; `count_waiting` returns how many admitted
         requests wait right now, where that is known."""
+        # Returns how many of `most` are this gate's at present, where several gates share them.
+        self.count_places: Callable[[], int] | None = None
         self._what = what
         self._clock = clock
         self._least = min(least, most)
@@ -115,14 +117,15 @@ class Gate:
         """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
         share."""
         limit, own = self.limit, self.running_by_key.get(key_id, 0)
+        most = self._most if self.count_places is None else self.count_places()
         if self._limited_key_id == key_id and own >= limit:
             return False
         if self._limited_key_id is not None:
-            limit = min(self._most, self.told_limit)
-        if self.running < min(limit, self._most / OVERCOMMITMENT):
+            limit = min(most, self.told_limit)
+        if self.running < min(limit, most / OVERCOMMITMENT):
             return True
         self._used_up = True
-        if self.running >= min(limit * OVERCOMMITMENT, self._most):
+        if self.running >= min(limit * OVERCOMMITMENT, most):
             return False
         keys = len(self.running_by_key) + (own == 0)
         return own < max(1.0, limit / keys)

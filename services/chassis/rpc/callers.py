@@ -30,8 +30,8 @@ class Role(Enum):
     OPERATOR_CONSOLE = "operator-console"
     PAYMENTS = "payments"
     AUTH = "auth"
-    # Servers only: they make no calls.
     ROUTER = "router"
+    # A server only: it makes no calls.
     METERING = "metering"
 
 
@@ -48,6 +48,7 @@ _ROLES: Final = {
     pb.CALLER_OPERATOR_CONSOLE: {Role.OPERATOR_CONSOLE},
     pb.CALLER_PAYMENTS: {Role.PAYMENTS},
     pb.CALLER_AUTH: {Role.AUTH},
+    pb.CALLER_ROUTER: {Role.ROUTER},
 }
 # gRPC's own services, which every server has.
 _HEALTH_CALLERS: Final = CONSOLES | {Role.EDGE, Role.CALLER, Role.ADMIN, Role.PAYMENTS}

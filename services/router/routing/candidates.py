@@ -76,6 +76,6 @@ def _hesitation(model_state: ModelState, key_id: str) -> int:
     saturation, breaker = model_state.saturation, model_state.breaker
     if not breaker.may_be_asked() or saturation.backoff.left_s(key_id):
         return 3
-    if not saturation.gate.has_room_for(key_id):
+    if not saturation.has_room_for(key_id):
         return 2
     return 1 if breaker.is_slow_to_begin() else 0

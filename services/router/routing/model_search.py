@@ -137,6 +137,8 @@ class ModelSearch:
     async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
         """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
         self.attempts.refits += planned.is_refit or bool(planned.ignored) or not planned.streams
+        if planned.model_state.saturation.share is not None:
+            await planned.model_state.saturation.wait_for_room(self.key_id)
         upstream = await self._call(planned)
         again, self.again = self.again, None
         if again is None:
@@ -226,7 +228,7 @@ class ModelSearch:
 
     def _is_ready(self, model_state: ModelState) -> bool:
         saturation, is_closed = model_state.saturation, model_state.breaker.state is BreakerState.CLOSED
-        has_room = saturation.gate.has_room_for(self.key_id) and not saturation.backoff.left_s(self.key_id)
+        has_room = saturation.has_room_for(self.key_id) and not saturation.backoff.left_s(self.key_id)
         return is_closed and has_room and self.prompt.tokens < model_state.target.context_tokens
 
     @property

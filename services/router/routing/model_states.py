@@ -1,6 +1,7 @@
 """The runtime state of each model in the routes: its connections, load and health."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +16,7 @@ from services.router.routing.canary import Canary
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.class_route import ClassRoute
 from services.router.routing.cut_prompts import CutPrompts
+from services.router.routing.fleet_limits import FleetLimits
 from services.router.routing.outcomes import ClassOutcomes
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
 from services.router.routing.region import find_other_region
@@ -97,14 +99,16 @@ class ModelStates:
         log: Log,
         queueing_tolerated_s: float = 0.0,
         local_places: int | None = None,
+        limits: FleetLimits | None = None,
     ) -> None:
         """`queueing_tolerated_s` is the default for models without their own; `local_places` is the concurrency limit
-        of the bundled model, queued chats included."""
+        of the bundled model, queued chats included. Without `limits`, those of models are of this router alone."""
         self._open_provider = open_provider
         self._clock = clock
         self._log = log
         self._queueing_tolerated_s = queueing_tolerated_s
         self._local_places = local_places
+        self._limits = limits or FleetLimits(clock, log)
         # Models share the connections to a provider unless their timeouts differ.
         self._providers: dict[tuple[ProviderRoute, Timeouts], Provider] = {}
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
@@ -128,6 +132,10 @@ class ModelStates:
         self._providers = {key: self._providers.get(key) or self._open_and_warm(*key) for key in keys}
         before = self._model_states
         self._model_states = {key: before.get(key) or self._open(*key) for key in wanted}
+        for key, name in _limit_names(routes).items():
+            target, saturation = key[1], self._model_states[key].saturation
+            if target.concurrency and saturation.share is None:
+                saturation.limit_by(self._limits.share_of(name, target.concurrency, saturation.gate))
         copied = {key: self._shadow_states.get(key) or self._open_shadow(*key) for key in wanted_shadows}
         self._shadow_states = copied
         self.by_class = {class_id: self._models_of(class_id, route) for class_id, route in routes.classes.items()}
@@ -278,6 +286,21 @@ class ModelStates:
 
 def _all_in(tiers: tuple[tuple[WeightedModel, ...], ...]) -> tuple[ModelState, ...]:
     return tuple(member.model_state for tier in tiers for member in tier)
+
+
+def _limit_names(routes: Routes) -> dict[tuple[ProviderRoute, Target], str]:
+    """Names the limit of each model that has one, the same in each process with these routes. Of several entries for
+    the same model of a provider, each has its own."""
+    names: dict[tuple[ProviderRoute, Target], str] = {}
+    entries: Counter[str] = Counter()
+    for class_id in sorted(routes.classes):
+        for target in routes.classes[class_id].targets:
+            key = (routes.providers[target.provider], target)
+            if target.concurrency and key not in names:
+                name = f"{target.provider}/{target.model_name}"
+                entries[name] += 1
+                names[key] = name if entries[name] == 1 else f"{name} #{entries[name]}"
+    return names
 
 
 def _gauge_key(route: ProviderRoute, target: Target) -> str:

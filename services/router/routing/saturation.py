@@ -8,6 +8,7 @@ and counts as such only if the routes say so: for a server that queues without r
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from services.chassis.errors import LegatoError
@@ -15,6 +16,7 @@ from services.chassis.load.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Permi
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff
+from services.router.routing.model_share import RouterShare
 from services.router.routing.queue_watch import QueueWatch
 
 # A chat that waits this many times the tolerated delay counts as late before it is answered.
@@ -62,6 +64,8 @@ class ModelSaturation:
             if tolerated_s
             else None
         )
+        # What this router may use of `concurrency`, if that is given.
+        self.share: RouterShare | None = None
         # Polls the server's queue if it is published.
         self.queue_watch: QueueWatch | None = None
         # Number of answers in progress.
@@ -73,6 +77,21 @@ class ModelSaturation:
         # For recent late chats: whether a later chat began before them.
         self._were_overtaken: deque[bool] = deque(maxlen=LATE_SAMPLES)
 
+    def limit_by(self, share: RouterShare) -> None:
+        """Makes the share the limit."""
+        self.share = share
+        self.gate.count_places = partial(share.places_of, self.gate)
+
+    def has_room_for(self, key_id: str) -> bool:
+        """Tells if another chat of the key may enter, now or when the share has grown."""
+        return self.gate.has_room_for(key_id) or (self.share is not None and self.share.may_grow)
+
+    async def wait_for_room(self, key_id: str) -> None:
+        """Waits for a larger share if the present one is used up, and may grow."""
+        has_room = partial(self.gate.has_room_for, key_id)
+        if self.share is not None and not has_room() and self.share.may_grow:
+            await self.share.wait(has_room)
+
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
         """Admits one chat; `is_whole` means that it does not stream. Raises SATURATED."""
         self._note_overdue()
@@ -80,7 +99,14 @@ class ModelSaturation:
         if not self.backoff.has_room(key_id, running, running_of_key):
             # There may be room as soon as a probe is answered.
             raise self.gate.refuse(latest_s=self.backoff.left_s(key_id))
-        place = self.gate.acquire(key_id)
+        try:
+            place = self.gate.acquire(key_id)
+        except LegatoError:
+            if self.share is not None:
+                self.share.note(self.gate, refused=1)
+            raise
+        if self.share is not None:
+            self.share.note(self.gate)
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe = self.backoff.send(key_id, running, running_of_key)

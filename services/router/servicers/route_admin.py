@@ -79,6 +79,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
     def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
         model_state = member.model_state
         gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
+        share = model_state.saturation.share
         until = self._model_states.routes.providers[target.provider].until
         return to_message(
             pb.Target,
@@ -86,6 +87,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             class_id=class_id,
             tier=tier,
             breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
+            share=None if share is None else share.places,
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
             canary=None,
             shadow=None,

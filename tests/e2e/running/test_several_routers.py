@@ -1,7 +1,12 @@
 """Two edges and two routers on one machine."""
 
 import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
 from signal import SIGKILL
+
+import pytest
 
 from cli.connection import call_service
 from legato_protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesRequest
@@ -16,6 +21,7 @@ CHAT = {"model": "mezzo", "messages": QUESTION}
 CHATS = 4
 # Long enough for a router to be killed in the middle, on a slow machine as well.
 LONG = Reply(contents=[" rain"] * 200, event_delay_s=0.05)
+LIMIT = 3
 
 
 def running_by_router(service: Service) -> dict[str, int]:
@@ -98,3 +104,77 @@ def test_router_that_has_not_read_the_changed_file_is_seen_by_the_version_of_its
     assert (after["router-1"], after["router-1"] != after["router-2"]) == (before["router-1"], True)
     several.follow_routes(routes)
     assert versions() == before
+
+
+@pytest.fixture
+def limited(several: Service, upstream: Upstream) -> Iterator[Service]:
+    """The model takes three chats at once."""
+    routes = several.read_routes()
+    several.follow_routes(routes.replace("[models.wide]", f"[models.wide]\nconcurrency = {LIMIT}"))
+    yield several
+    several.follow_routes(routes)
+
+
+def chat_until(service: Service, served: int) -> Counter[int]:
+    """Has chats served, by more clients than the model takes; returns all by their status."""
+    statuses: Counter[int] = Counter()
+
+    def chat(api_key: str, number: int) -> None:
+        while statuses[200] < served:
+            status = post_chat(service, api_key, {**CHAT, "stream": number % 2 == 0}).status
+            statuses[status] += 1
+            time.sleep(0.05 if status == 429 else 0)
+
+    api_key = service.new_key(service.new_account())
+    clients = [threading.Thread(target=chat, args=(api_key, number)) for number in range(4 * LIMIT)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    return statuses
+
+
+def test_concurrency_of_a_model_is_one_limit_of_all_routers(limited: Service, upstream: Upstream) -> None:
+    upstream.default_reply = Reply(contents=["It", " rains"], event_delay_s=0.1)
+    statuses = chat_until(limited, served=40)
+    assert set(statuses) == {200, 429}
+    assert upstream.most_running == LIMIT
+    limited.kill("metering")
+    upstream.most_running = 0
+    limited.follow_routes(limited.read_routes().replace(f"concurrency = {LIMIT}", "concurrency = 1"))
+    chat_until(limited, served=10)
+    assert upstream.most_running == 1
+    shown = [row for row in limited.legato("routes", "show") if row["class"] == "mezzo"]
+    assert [row["limit"] for row in shown] == [1, 1]
+    assert sum(row["share"] for row in shown) <= 1
+
+
+def test_places_of_a_killed_router_come_back(limited: Service, upstream: Upstream) -> None:
+    upstream.default_reply = Reply(contents=["It", " rains"], stall_after=2)
+    api_key = limited.new_key(limited.new_account())
+
+    def open_all() -> list[OpenChat]:
+        chats: list[OpenChat] = []
+
+        def is_full() -> bool:
+            chat = OpenChat(limited, api_key, {**CHAT, "stream": True})
+            chat.read_until(b"\r\n")
+            if b" 200 " in chat.received:
+                chats.append(chat)
+            else:
+                chat.leave()
+            return len(chats) == LIMIT
+
+        wait_until(is_full)
+        return chats
+
+    first = open_all()
+    limited.kill("router-1")
+    limited.kill("router-2")
+    for chat in first:
+        chat.leave()
+    wait_until(lambda: not upstream.running)
+    upstream.most_running = 0
+    for chat in open_all():
+        chat.leave()
+    assert upstream.most_running == LIMIT

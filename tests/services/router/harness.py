@@ -38,6 +38,7 @@ from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routing.class_route import ClassRoute, TierMember, in_order
+from services.router.routing.fleet_limits import FleetLimits
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes
 from services.router.routing.shadow import Shadows
@@ -146,6 +147,7 @@ async def running_router(
     prompt_memory: FairBudget | None = None,
     route: ClassRoute | None = None,
     shadow_dice: Callable[[], float] = random.random,
+    limits: FleetLimits | None = None,
 ) -> AsyncIterator[Router]:
     """`route` is of all classes, in place of the targets in their order."""
     routes = Routes(
@@ -155,7 +157,8 @@ async def running_router(
         ),
     )
     clock = SystemClock()
-    model_states = ModelStates(routes, partial(open_provider, local_model_socket=folder / "model.sock"), clock, log)
+    open_one = partial(open_provider, local_model_socket=folder / "model.sock")
+    model_states = ModelStates(routes, open_one, clock, log, limits=limits)
     targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
     shadows = Shadows(model_states, prompt_memory or open_prompt_memory(), clock, log, shadow_dice)
     completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory, shadows)

@@ -102,6 +102,9 @@ class Upstream:
         self.default_reply = default_reply or Reply()
         self.replies: deque[Reply] = deque()
         self.requests: list[Recorded] = []
+        # Requests whose last piece was not sent yet, and the most at the same time.
+        self.running: set[int] = set()
+        self.most_running = 0
         self._arrived = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -180,6 +183,8 @@ class Upstream:
         )
         reply = self.refusal_of(recorded) or self.reply_to(recorded)
         self.requests.append(recorded)
+        self.running.add(id(recorded))
+        self.most_running = max(self.most_running, len(self.running))
         self._arrived.set()
         try:
             await asyncio.sleep(reply.delay_s)
@@ -198,6 +203,7 @@ class Upstream:
             recorded.aborted_at_s = time.monotonic()
             raise
         finally:
+            self.running.discard(id(recorded))
             recorded.answered = not recorded.aborted
             recorded.ended.set()
 
@@ -224,6 +230,8 @@ class Upstream:
                 await asyncio.sleep(reply.event_delay_s)
             await self.before_write(recorded)
             recorded.writes += 1
+            if number == len(writes) - 1:
+                self.running.discard(id(recorded))
             await response.write(write)
         await asyncio.sleep(reply.end_delay_s)
         await response.write_eof()

@@ -28,6 +28,7 @@ BIG = router_pb2.Target(
     median_latency_s=0.2504,
     running=3,
     limit=8,
+    share=5,
     canary=router_pb2.Canary(percent=5, is_rolled_back=True),
     tier=1,
     weight=70,
@@ -100,6 +101,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "latency_ms": 250.4,
             "running": 3,
             "limit": 8,
+            "share": 5,
             "routes_version": VERSION,
             "file_version": VERSION,
             "promise_until": "2026-11-01",
@@ -126,6 +128,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "latency_ms": None,
             "running": 0,
             "limit": None,
+            "share": None,
             "routes_version": VERSION,
             "file_version": VERSION,
             "promise_until": "2999-12-31",
@@ -140,10 +143,10 @@ def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
-        "canary", "shadow", "breaker", "attempts", "failures", "latency_ms", "running", "limit",
+        "canary", "shadow", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "share",
         "routes_version", "notes",
     ]  # fmt: skip
-    shown = ["forte", "2", "1", "other", "spare", "-", "2.5", "%", "closed", "0", "0", "-", "0", "-", VERSION]
+    shown = ["forte", "2", "1", "other", "spare", "-", "2.5", "%", "closed", "0", "0", "-", "0", "-", "-", VERSION]
     assert lines[2].split()[: len(shown)] == shown
 
 

@@ -18,6 +18,7 @@ from legato_protos.auth.v1 import auth_pb2, callers_pb2, credentials_pb2, notice
 from legato_protos.chat.v1 import chat_pb2
 from legato_protos.metering.v1 import (
     metering_pb2,
+    model_shares_pb2,
     outbox_pb2,
     payment_booking_pb2,
     reports_pb2,
@@ -47,9 +48,9 @@ OWNERS = {"admin", *CONSOLES}
 WITH_USERS = {"admin", *CONSOLES}
 READERS = {"edge", "admin", *CONSOLES}
 PAYMENTS = {"payments"}
-# A server, and of notices also a caller.
-AUTH = {"auth"}
-NAMES = sorted(PROGRAMS | READERS | PAYMENTS | AUTH)
+# Servers, which also call metering.
+AUTH, ROUTER = {"auth"}, {"router"}
+NAMES = sorted(PROGRAMS | READERS | PAYMENTS | AUTH | ROUTER)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.auth.v1.AuthService": {
@@ -213,6 +214,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     )
     | {"ListDeadLetters": OPERATORS},
     "legato.metering.v1.NoticeThresholdService": dict.fromkeys(["GetLowBalance", "SetLowBalance"], OWNERS),
+    "legato.metering.v1.ModelShareService": {"RenewShares": ROUTER},
     "legato.metering.v1.OutboxService": dict.fromkeys(["ListPending", "Acknowledge"], AUTH),
     "legato.metering.v1.SpendLimitService": {
         **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS),
@@ -243,6 +245,7 @@ OURS = [
         credentials_pb2,
         notices_pb2,
         metering_notices_pb2,
+        model_shares_pb2,
         outbox_pb2,
         router_pb2,
         grounding_pb2,
@@ -422,9 +425,8 @@ async def test_items_of_an_exchange_are_for_those_who_may_open_it(authority: Aut
                 assert EXPECTED[service][method] == EXPECTED[service]["Exchange"] == EDGE
 
 
-@pytest.mark.parametrize("role", [Role.ROUTER, Role.METERING])
-def test_router_and_metering_may_call_nothing(role: Role) -> None:
-    assert ALLOWED[role] == frozenset()
+def test_metering_may_call_nothing() -> None:
+    assert ALLOWED[Role.METERING] == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""This router's share of the places that a model has for the chats of all routers."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from legato_protos.metering.v1 import model_shares_pb2 as pb
+from services.chassis.load.admission import Gate
+from services.chassis.timing.deadlines import Clock
+
+CALLS_EVERY_S: Final = 1.0
+# How long a chat waits while other routers have places that they do not use, and how often it asks.
+PATIENCE_S: Final = 1.5
+ASKS_EVERY_S: Final = 0.1
+
+
+class RouterShare:
+    """The part of a model's limit that this router may use, whichever version of the routes a chat began under. It
+    lowers its ceiling before it claims less, and raises it only by an answer."""
+
+    def __init__(self, name: str, limit: int, clock: Clock, ask: Callable[[], Awaitable[None]]) -> None:
+        """`ask` returns when metering has answered a call that began later, or has not."""
+        self.name = name
+        self.limit = limit
+        self._clock = clock
+        self._ask = ask
+        # Those that chats enter now, and earlier ones with chats that still run.
+        self._gates: list[Gate] = []
+        # Whether the whole limit is this router's.
+        self.is_alone = False
+        self._ceiling = 0
+        self._until_s = -math.inf
+        self._is_contended = False
+        self._waiting = 0
+        # The most chats that ran or waited in this period of calls, and in the one before.
+        self._peak = self._peak_before = 0
+        self._period_s = CALLS_EVERY_S
+        self._period_began_s = clock.elapsed_s()
+        # What metering may count for this router. At first that of a process before it.
+        self._known_places = 1
+
+    @property
+    def running(self) -> int:
+        return sum(gate.running for gate in self._gates)
+
+    @property
+    def places(self) -> int:
+        """The number of chats that may run, those that do included."""
+        if self.is_alone:
+            return self.limit
+        return min(self.limit, self._ceiling) if self._clock.elapsed_s() < self._until_s else 0
+
+    @property
+    def may_grow(self) -> bool:
+        """Tells if metering may have another place."""
+        return self.places < self.limit and not self._is_contended
+
+    @property
+    def is_used(self) -> bool:
+        """Tells if metering has to be called."""
+        return bool(self._known_places or self.running or self._waiting or self._peak or self._peak_before)
+
+    def places_of(self, gate: Gate) -> int:
+        """Returns how many chats of a gate may run."""
+        others = sum(each.running for each in self._gates if each is not gate) if len(self._gates) > 1 else 0
+        return self.places - others
+
+    def use(self, limit: int, gate: Gate) -> None:
+        """Makes this the limit, which chats reach through this gate from now on."""
+        self.limit = limit
+        self._gates = [gate, *(each for each in self._gates if each.running)]
+
+    def note(self, gate: Gate, refused: int = 0) -> None:
+        """Notes that a chat has passed the gate, or that one was refused there."""
+        if gate not in self._gates:
+            # Its search for a model began before the routes changed.
+            self._gates.append(gate)
+        self._peak = max(self._peak, self.running + self._waiting + refused)
+
+    async def wait(self, has_room: Callable[[], bool]) -> None:
+        """Waits until metering has leased another place, if one may be free."""
+        ends_s = self._clock.elapsed_s() + PATIENCE_S
+        self._waiting += 1
+        self._peak = max(self._peak, self.running + self._waiting)
+        try:
+            await self._ask()
+            while not has_room() and self.may_grow and self._clock.elapsed_s() < ends_s:
+                await asyncio.sleep(ASKS_EVERY_S)
+                await self._ask()
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Claims no more than what runs."""
+        self._ceiling = self._peak = self._peak_before = 0
+
+    def claim(self) -> pb.ShareClaim:
+        """Returns what a call says that begins now."""
+        now_s = self._clock.elapsed_s()
+        self._peak = max(self._peak, self.running + self._waiting)
+        wanted = max(self._peak, self._peak_before)
+        if now_s >= self._period_began_s + self._period_s:
+            is_recent = now_s < self._period_began_s + 2 * self._period_s
+            self._peak_before, self._peak = self._peak if is_recent else 0, self.running + self._waiting
+            self._period_began_s = now_s
+        if now_s >= self._until_s or not wanted:
+            self._ceiling = 0
+        held = max(self._ceiling, self.running)
+        # The answer may be lost.
+        self._known_places = max(1, held)
+        return pb.ShareClaim(limit_name=self.name, limit=self.limit, held=held, wanted=wanted)
+
+    def renew(self, claim: pb.ShareClaim, places: int, until_s: float, period_s: float, *, is_contended: bool) -> None:
+        """Takes over the answer to a claim."""
+        self._ceiling, self._until_s = places, until_s
+        self._is_contended, self._period_s = is_contended, period_s
+        self._known_places = max(claim.held, places)
