@@ -6,7 +6,7 @@ from services.chassis.settings import load
 from services.metering.ledger.prices import read_prices
 from services.metering.service import MIGRATIONS, MeteringService, open_limiter
 from services.metering.settings import MeteringSettings
-from services.metering.store.prices import adopt_prices
+from services.metering.store.prices import open_prices
 
 # Operations take milliseconds, unless the database hangs.
 DRAIN_S = 3.0
@@ -19,7 +19,7 @@ async def main() -> None:
     price_file = read_prices(settings.prices)
     async with serving("metering", settings) as process:
         database = process.open_database(MIGRATIONS)
-        prices = await database.write(adopt_prices, price_file.current, price_file.scheduled)
+        prices = await database.write(open_prices, price_file, settings.shares_prices)
         metering = MeteringService(database, prices, await open_limiter(settings, process), settings, process)
         # Also without passes: entries of a month without a partition could not be written.
         await metering.retention.try_to_create_partitions()

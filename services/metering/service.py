@@ -23,6 +23,7 @@ from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.servicers.reports import ReportServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
+from services.metering.servicers.staged_files import StagedFileServicer
 from services.metering.servicers.statements import StatementServicer
 from services.metering.settings import MeteringSettings
 from services.metering.spend_recount import recount_at_start
@@ -82,6 +83,7 @@ class MeteringService:
             OutboxServicer(database),
             NoticeThresholdServicer(database, settings.notice_rules),
             ModelShareServicer(database, settings.lost_router_s),
+            StagedFileServicer(database),
         ]
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
         show_ledger(writer, sweeper, registry)
@@ -90,7 +92,8 @@ class MeteringService:
         process.in_background(sweeper.run)
         process.in_background(ReportSums(database, log).run)
         process.in_background(partial(recount_at_start, database, log))
-        process.in_background(PriceWatch(settings.prices, database, prices, log, registry).run)
+        price_watch = PriceWatch(settings.prices, database, prices, log, registry, shares=settings.shares_prices)
+        process.in_background(price_watch.run)
         if settings.retention_interval_s:
             process.in_background(self.retention.run)
         if settings.audit_interval_s:

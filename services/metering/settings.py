@@ -118,6 +118,11 @@ class MeteringSettings(ServiceSettings, frozen=True, kw_only=True):
         )
 
     @property
+    def shares_prices(self) -> bool:
+        """Returns whether there are other replicas, which have to have the same price file."""
+        return self.metering_replicas > 1 or bool(self.metering_peers)
+
+    @property
     def notice_rules(self) -> NoticeRules:
         try:
             low_balance_nanos = parse_usd(self.low_balance_usd)

@@ -10,6 +10,7 @@ from services.router.completion import Completions
 from services.router.routing.key_watch import KeyWatch
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.retention_promise import lapses_at_s
+from services.router.routing.route_watch import RouteWatch
 from services.router.routing.spending import KINDS
 from services.router.routing.upstream import OPERATION
 
@@ -119,6 +120,11 @@ def show_providers(model_states: ModelStates, registry: Registry) -> None:
         },
         "gen_ai_provider_name",
     )
+
+
+def show_route_file(route_watch: RouteWatch, registry: Registry) -> None:
+    version = "1 for the version of the routes file, which may not be in use yet; an empty one has mistakes."
+    registry.gauge("legato_routes_file_info", version, lambda: {route_watch.file_version: 1}, "version")
 
 
 def show_keys(model_states: ModelStates, key_watch: KeyWatch, registry: Registry) -> None:

@@ -11,12 +11,13 @@ from services.router.completion import Completions
 from services.router.grounding.assembly import open_grounding
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
-from services.router.metrics import show_chats, show_keys, show_model_states
+from services.router.metrics import show_chats, show_keys, show_model_states, show_route_file
 from services.router.providers import open_provider
 from services.router.routing.fleet_limits import FleetLimits
 from services.router.routing.key_watch import KeyWatch
 from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
+from services.router.routing.route_watch import FleetReports, RouteWatch
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
 from services.router.servicers.grounding import GroundingAdminServicer
@@ -51,12 +52,23 @@ class RouterService:
         reload = Reload(settings.routes, settings.timeouts, model_states, log)
         process.on_hangup(reload.on_signal)
         process.in_background(reload.watch_promises)
+        fleet = _open_reports(process) if settings.follow_routes else None
+        route_watch = RouteWatch(reload, model_states, log, fleet, lambda: process.is_leaving)
+        show_route_file(route_watch, registry)
+        process.in_background(route_watch.run)
         key_watch = KeyWatch(model_states, log)
         show_keys(model_states, key_watch, registry)
         process.in_background(key_watch.run)
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
         self.servicers = [router, RouteAdminServicer(model_states, reload), previews]
+
+
+def _open_reports(process: Process) -> FleetReports:
+    address = process.address_of("metering")
+    metering = ReplicaChannel("Metering", "metering", address, process.certificates, process.log)
+    process.opened.push_async_callback(metering.close)
+    return FleetReports(metering)
 
 
 def _open_limits(settings: RouterSettings, process: Process) -> FleetLimits:

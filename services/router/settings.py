@@ -26,6 +26,8 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     # Address of the Prometheus metrics over HTTP; empty disables them.
     router_metrics_listen: OperationsListen = ""
     routes: Path = DEFAULT_PATH
+    # Whether a changed file is taken over without a reload, once all routers have told metering the same version.
+    follow_routes: bool = False
     # Metering's addresses, which divides models' limits among the routers. Empty: this is the only router.
     metering_address: str = ""
     local_model_socket: Path | None = None

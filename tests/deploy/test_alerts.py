@@ -181,6 +181,30 @@ def test_provider_in_another_region_is_told(tmp_path: Path) -> None:
     assert agrees(tmp_path, {series: "0+0x5 1+0x30"}, "ProviderInOtherRegion", "10m", summary, provider)
 
 
+def test_file_that_is_not_taken_over_is_told_after_a_while(tmp_path: Path) -> None:
+    figures = {
+        'legato_routes_info{version="old",instance="one"}': "1+0x60",
+        'legato_routes_info{version="old",instance="two"}': "1+0x60",
+        'legato_routes_file_info{version="old",instance="one"}': "1+0x5 _x60",
+        'legato_routes_file_info{version="new",instance="one"}': "_x5 1+0x60",
+        'legato_routes_file_info{version="old",instance="two"}': "1+0x60",
+        'legato_price_file_info{version="old",instance="one"}': "1+0x60",
+        'legato_price_file_info{version="new",instance="two"}': "_x5 1+0x60",
+    }
+    summary = "1 routers do not use what their routes file says"
+    assert agrees(tmp_path, figures, "RoutesNotInUse", "15m", "", {})
+    assert agrees(tmp_path, figures, "RoutesNotInUse", "40m", summary, {})
+    summary = "Replicas of metering have 2 versions of the price file: none is taken over"
+    assert agrees(tmp_path, figures, "PriceFilesDiffer", "40m", summary, {})
+
+
+def test_file_without_an_api_key_is_told(tmp_path: Path) -> None:
+    series = 'legato_provider_key_usable{gen_ai_provider_name="acme"}'
+    summary = "The file of the API key of acme has no key: the last one stays in use"
+    provider = {"gen_ai_provider_name": "acme"}
+    assert agrees(tmp_path, {series: "1+0x5 0+0x30"}, "ProviderKeyUnusable", "15m", summary, provider)
+
+
 def test_canary_that_was_rolled_back_on_one_router_is_told(tmp_path: Path) -> None:
     labels = {"class": "forte", "gen_ai_provider_name": "acme", "gen_ai_request_model": "new"}
     named = ",".join(f'{name}="{value}"' for name, value in labels.items())

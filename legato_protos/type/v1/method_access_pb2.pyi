@@ -41,7 +41,7 @@ class _CallerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Caller.ValueTy
     CALLER_AUTH: _Caller.ValueType  # 7
     """Takes over the notices and changes that metering records, and makes no other calls."""
     CALLER_ROUTER: _Caller.ValueType  # 8
-    """Leases its share of models' limits from metering, and makes no other calls."""
+    """Leases its share of models' limits from metering and reports the routes that it has read, and makes no other calls."""
 
 class Caller(_Caller, metaclass=_CallerEnumTypeWrapper):
     """Identifies a caller on TCP by its certificate (`spiffe://legato/edge`), and on a console's unix socket by the socket."""
@@ -59,7 +59,7 @@ CALLER_PAYMENTS: Caller.ValueType  # 6
 CALLER_AUTH: Caller.ValueType  # 7
 """Takes over the notices and changes that metering records, and makes no other calls."""
 CALLER_ROUTER: Caller.ValueType  # 8
-"""Leases its share of models' limits from metering, and makes no other calls."""
+"""Leases its share of models' limits from metering and reports the routes that it has read, and makes no other calls."""
 Global___Caller: _TypeAlias = Caller  # noqa: Y015
 
 @_typing.final

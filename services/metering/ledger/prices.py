@@ -1,5 +1,6 @@
 """Token counts, and what they cost by the versions of the price list."""
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ class Usage(msgspec.Struct, frozen=True):
 LARGEST_PRICE_NANOS: Final = 10**15
 
 
+FILE_VERSION_DIGITS: Final = 12
 _DOLLARS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
@@ -53,6 +55,11 @@ class PriceFile(NamedTuple):
     current: Mapping[str, Price]
     # The earliest first. They replace `current` at their time.
     scheduled: tuple[ScheduledPrices, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The first digits of a digest of what the file says: the same for all replicas whose files say the same."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:FILE_VERSION_DIGITS]
 
     def valid_at(self, now_us: int) -> Mapping[str, Price]:
         return next((each.prices for each in reversed(self.scheduled) if each.valid_from_us <= now_us), self.current)
@@ -81,6 +88,11 @@ class Prices:
     def current_version(self) -> int:
         """The version before any that is scheduled."""
         return self._schedule[0]
+
+    @property
+    def scheduled(self) -> tuple[ScheduledVersion, ...]:
+        """The versions that replace the current one, the earliest first."""
+        return self._schedule[1]
 
     def follow(self, other: "Prices") -> bool:
         """Takes over the schedule of another; returns whether it differs from the one before."""

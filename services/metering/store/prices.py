@@ -26,18 +26,22 @@ class PriceList(NamedTuple):
 
 
 def adopt_prices(
-    connection: sa.Connection, wanted: Mapping[str, Price], scheduled: Sequence[ScheduledPrices] = ()
+    connection: sa.Connection,
+    wanted: Mapping[str, Price],
+    scheduled: Sequence[ScheduledPrices] = (),
+    notice_us: int = 0,
 ) -> Prices:
     """Makes the prices of a file those of the database, now and at each time that is scheduled, and returns them.
 
-    Where the database has other prices, a new version replaces them from then on. Earlier versions stay.
+    Where the database has other prices, a new version replaces them from then on. Earlier versions stay. With a notice,
+    the new version is valid only after it, so that all replicas know it by then and change at the same time.
     """
     if connection.dialect.name != "sqlite":
         # Replicas that start at the same time take turns, so that they agree on one new version.
         connection.exec_driver_sql("LOCK TABLE price_versions IN EXCLUSIVE MODE")
     file = PriceFile(wanted, tuple(scheduled))
-    now_us = read_now_us(connection)
     found = _read_schedule(connection)
+    now_us = read_now_us(connection) + (notice_us if found else 0)
     newest = max((each.version for each in found), default=0)
     times_us = {each.valid_from_us for each in scheduled} | {each.effective_from_us for each in found}
     for time_us in (now_us, *sorted(each for each in times_us if each > now_us)):
@@ -62,6 +66,14 @@ def read_schedule(connection: sa.Connection) -> Prices:
     coming = [each for each in found if each.effective_from_us > now_us]
     versions = [current, *(each.version for each in coming)]
     return Prices(current, {version: read_version(connection, version) for version in versions}, coming)
+
+
+def open_prices(connection: sa.Connection, file: PriceFile, shares: bool) -> Prices:
+    """Returns the prices to start with: those of the file, or of the database where replicas share it, which have to
+    agree on a file first."""
+    if shares and _read_schedule(connection):
+        return read_schedule(connection)
+    return adopt_prices(connection, file.current, file.scheduled)
 
 
 def read_price_list(connection: sa.Connection) -> PriceList:

@@ -59,6 +59,15 @@ price_versions = sa.Table(
     sa.Column("effective_from_us", sa.BigInteger),
 )
 
+staged_files = sa.Table(
+    "staged_files",
+    metadata,
+    sa.Column("file", sa.Text, primary_key=True),
+    sa.Column("process_id", sa.Text, primary_key=True),
+    sa.Column("version", sa.Text),
+    sa.Column("expires_us", sa.BigInteger),
+)
+
 prices = sa.Table(
     "prices",
     metadata,

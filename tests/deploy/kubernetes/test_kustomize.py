@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 
 import pytest
@@ -8,14 +7,15 @@ from tests.deploy.kubernetes.policies import name_of, pod_of
 
 
 @pytest.mark.parametrize("overlay", [ONE_NODE, PRODUCTION], ids=lambda overlay: overlay.name)
-def test_routes_that_change_start_the_routers_anew(overlay: Path) -> None:
-    """The name of the file's ConfigMap changes with it, as the runbook says, and so does what routers are made of."""
+def test_routes_and_prices_that_change_restart_nothing(overlay: Path) -> None:
+    """Their ConfigMaps keep their names, and routers and metering follow the files that are mounted."""
     resources = build(overlay)
 
-    [routes] = [resource for resource in resources if "routes.toml" in resource.get("data", {})]
-    [router] = [resource for resource in resources if name_of(resource) == "Deployment/router"]
-    assert re.fullmatch("routes-[a-z0-9]{10}", routes["metadata"]["name"])
-    assert {"name": "routes", "configMap": {"name": routes["metadata"]["name"]}} in pod_of(router)["volumes"]
+    for file, deployment in (("routes", "router"), ("prices", "metering")):
+        [found] = [resource for resource in resources if f"{file}.toml" in resource.get("data", {})]
+        [workload] = [resource for resource in resources if name_of(resource) == f"Deployment/{deployment}"]
+        assert found["metadata"]["name"] == file
+        assert {"name": file, "configMap": {"name": file}} in pod_of(workload)["volumes"]
 
 
 def test_a_deprecated_field_is_refused(tmp_path: Path) -> None:

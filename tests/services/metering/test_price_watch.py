@@ -1,5 +1,6 @@
 """Prices that change while metering runs."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.metering.batch import Writer
-from services.metering.ledger.prices import Prices
+from services.metering.ledger.prices import Prices, read_prices
 from services.metering.price_watch import PriceWatch
-from services.metering.store.prices import adopt_prices, read_schedule
+from services.metering.store.prices import adopt_prices, open_prices, read_schedule
 from tests.services.metering.ledger.test_prices import WHOLE
 from tests.services.metering.samples import LIFE_S, ask, grant, reserve, settle
 
@@ -65,3 +66,42 @@ async def test_prices_that_another_replica_adopts_are_followed(
     await watch.look()
     assert prices.current_version == 2
     assert (await database.read(read_schedule)).current_version == 2
+
+
+class Replica:
+    """A replica with a price file of its own, as in a pod, that shares the database with others."""
+
+    def __init__(self, path: Path, database: Database, log: Log) -> None:
+        self.path = path
+        path.write_text(WHOLE)
+        with database.transaction(writes=True) as connection:
+            self.prices = open_prices(connection, read_prices(path), shares=True)
+        self.watch = PriceWatch(path, database, self.prices, log, Registry(), shares=True)
+
+
+async def look(replicas: list[Replica]) -> list[int]:
+    """Returns the version that each has for requests in an hour."""
+    for _ in range(2):
+        for replica in replicas:
+            await replica.watch.look()
+    return [replica.prices.version_at(time.time_ns() // 1000 + 3_600_000_000) for replica in replicas]
+
+
+async def test_replicas_adopt_a_file_together_once_all_have_read_it(
+    database: Database, tmp_path: Path, log: Log
+) -> None:
+    replicas = [Replica(tmp_path / f"prices-{number}.toml", database, log) for number in (1, 2)]
+    assert await look(replicas) == [1, 1]
+    replicas[0].path.write_text(WHOLE.replace('"3.45"', '"7.00"'))
+    assert await look(replicas) == [1, 1]
+    # One that starts with the old file does not bring its prices back, and one with a mistake changes nothing.
+    replicas.append(Replica(tmp_path / "prices-3.toml", database, log))
+    replicas[1].path.write_text(WHOLE.replace('"3.45"', '"much"'))
+    assert await look(replicas) == [1, 1, 1]
+    for replica in replicas:
+        replica.path.write_text(WHOLE.replace('"3.45"', '"7.00"'))
+    assert await look(replicas) == [2, 2, 2]
+    # All change at the same time, which comes after each has read of it.
+    assert {replica.prices.current_version for replica in replicas} == {1}
+    [start] = {each.effective_from_us for replica in replicas for each in replica.prices.scheduled}
+    assert start > time.time_ns() // 1000

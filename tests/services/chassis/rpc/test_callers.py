@@ -23,6 +23,7 @@ from legato_protos.metering.v1 import (
     payment_booking_pb2,
     reports_pb2,
     spend_limits_pb2,
+    staged_files_pb2,
     statements_pb2,
 )
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
@@ -215,6 +216,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     | {"ListDeadLetters": OPERATORS},
     "legato.metering.v1.NoticeThresholdService": dict.fromkeys(["GetLowBalance", "SetLowBalance"], OWNERS),
     "legato.metering.v1.ModelShareService": {"RenewShares": ROUTER},
+    "legato.metering.v1.StagedFileService": {"ReportRoutes": ROUTER},
     "legato.metering.v1.OutboxService": dict.fromkeys(["ListPending", "Acknowledge"], AUTH),
     "legato.metering.v1.SpendLimitService": {
         **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS),
@@ -254,6 +256,7 @@ OURS = [
         payments_pb2,
         reports_pb2,
         spend_limits_pb2,
+        staged_files_pb2,
         statements_pb2,
     )
     for service in file.DESCRIPTOR.services_by_name.values()
