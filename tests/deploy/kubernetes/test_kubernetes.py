@@ -199,7 +199,8 @@ def test_pods_are_reached_only_by_those_that_are_named(resources: list[Resource]
         if "from" not in rule
     ]
     assert sorted(open_to_all) == [("console", [8081]), ("edge", [8080])]
-    [to_providers, _] = policies["router"]["egress"]
+    [to_metering, to_providers, _] = policies["router"]["egress"]
+    assert to_metering["ports"] == [{"port": 7003}]
     assert "169.254.0.0/16" in to_providers["to"][0]["ipBlock"]["except"]
 
 
