@@ -31,7 +31,8 @@ class RouterShare:
         self.is_alone = False
         self._ceiling = 0
         self._until_s = -math.inf
-        self._is_contended = False
+        # All places were in use lately. Unknown again where no call follows, since nothing was wanted any more.
+        self._contended_until_s = -math.inf
         self._waiting = 0
         # The most chats that ran or waited in this period of calls, and in the one before.
         self._peak = self._peak_before = 0
@@ -54,7 +55,7 @@ class RouterShare:
     @property
     def may_grow(self) -> bool:
         """Tells if metering may have another place."""
-        return self.places < self.limit and not self._is_contended
+        return self.places < self.limit and self._clock.elapsed_s() >= self._contended_until_s
 
     @property
     def is_used(self) -> bool:
@@ -114,5 +115,6 @@ class RouterShare:
     def renew(self, claim: pb.ShareClaim, places: int, until_s: float, period_s: float, *, is_contended: bool) -> None:
         """Takes over the answer to a claim."""
         self._ceiling, self._until_s = places, until_s
-        self._is_contended, self._period_s = is_contended, period_s
+        self._period_s = period_s
+        self._contended_until_s = self._clock.elapsed_s() + 2 * period_s if is_contended else -math.inf
         self._known_places = max(claim.held, places)

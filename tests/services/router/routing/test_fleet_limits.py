@@ -20,7 +20,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.servicers.model_shares import ModelShareServicer
-from services.router.routing.fleet_limits import FIRST_LEASE_S, FleetLimits
+from services.router.routing.fleet_limits import CALLS_APART_S, FIRST_LEASE_S, FleetLimits
 from services.router.routing.model_share import RouterShare
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
@@ -107,6 +107,27 @@ async def test_routers_share_a_limit_and_what_one_gives_up_the_other_gets(
             model.end_chats()
         # It has ended, and so has its lease.
         await other.begin_until(lambda: len(other.running) == LIMIT)
+
+
+async def test_router_that_was_idle_when_all_was_in_use_asks_again(
+    database: Database, socket_folder: Path, log: Log
+) -> None:
+    async with (
+        metering(database, socket_folder, log),
+        fleet_limits(socket_folder, log, "a") as first,
+        fleet_limits(socket_folder, log, "b") as second,
+    ):
+        # It has a lower limit already, of which the other's chats are more.
+        model, other = Model(first, limit=1), Model(second)
+        await other.begin_until(lambda: len(other.running) > 1)
+        assert not await model.begin_chat()
+        async with asyncio.timeout(60):
+            while model.share.is_used:
+                await asyncio.sleep(0.05)
+        # It calls no more.
+        await asyncio.sleep(5 * CALLS_APART_S)
+        other.end_chats()
+        await model.begin_until(lambda: len(model.running) == 1)
 
 
 async def test_lease_outlasts_a_restart_of_metering(database: Database, socket_folder: Path, log: Log) -> None:
