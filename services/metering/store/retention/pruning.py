@@ -86,6 +86,11 @@ def delete_entries(connection: sa.Connection, before_us: int, last_id: int, most
     is_pruned = sa.and_(ledger.c.entry_id <= last_id, ledger.c.recorded_at_us < before_us)
     some = sa.select(ledger.c.entry_id).where(is_pruned).order_by(ledger.c.entry_id).limit(most)
     deleted: sa.CursorResult[Any] = connection.execute(sa.delete(ledger).where(ledger.c.entry_id.in_(some)))
+    # SQLite gives the ids after the last that is left once more. Entries with these are not summed up by model yet.
+    newest_id = sa.select(sa.func.coalesce(sa.func.max(ledger.c.entry_id), 0)).scalar_subquery()
+    connection.execute(
+        sa.update(retention).where(retention.c.reported_to_id > newest_id).values(reported_to_id=newest_id)
+    )
     return deleted.rowcount
 
 

@@ -283,3 +283,18 @@ async def test_reports_of_closed_months_outlive_their_entries_and_holds(
     closed = await list_closings(database)
     assert after.total.charged_nanos + after.total.lost_nanos == sum(closing.revenue_nanos for closing in closed)
     assert await all_violations(database) == []
+
+
+async def test_entries_after_all_others_were_pruned_are_reported_too(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime
+) -> None:
+    """SQLite gives ids once more if the last entries are gone."""
+    await live_for_months(database, writer, log, database_time)
+    for _ in range(3):
+        database_time.begin_month()
+        await retaining(database, log, PRUNES).run_pass()
+    assert count(database, ledger) == 0
+    before = report(database).total.granted_nanos
+    await ask_each(writer, grant(700, grant_id="later"))
+    assert await all_violations(database) == []
+    assert report(database).total.granted_nanos == before + 700
