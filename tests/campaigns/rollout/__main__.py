@@ -69,7 +69,9 @@ class Rollout:
         self._folder = folder
         self._upstream = upstream
         self._opened = opened
-        self._environ = SECRETS | GROUNDING | KEYS | {"LEGATO_DATABASE_URL": url}
+        # Outside of the folders, since all that share the database share the copy of its audit log.
+        copy = str(folder / "audit-copy")
+        self._environ = SECRETS | GROUNDING | KEYS | {"LEGATO_DATABASE_URL": url, "LEGATO_AUDIT_COPY": copy}
         self.wrong: list[str] = []
         self.streams: list[tuple[str, Stream]] = []
 
