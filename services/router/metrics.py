@@ -38,8 +38,7 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     limit = "Limit of concurrent chats at a model: fixed, by its queue length, or by latency. 1000000: no limit."
     limits = of_models({(): lambda model: model.saturation.gate.limit})
     registry.gauge("legato_upstream_limit", limit, limits, *MODEL_LABELS)
-    share = "Chats that this router may run at present, of a model's concurrency limit, which is one for all routers."
-    registry.gauge("legato_upstream_share", share, lambda: _shares(model_states), *MODEL_LABELS)
+    show_shares(model_states, registry)
     attempts = of_models(
         {
             ("answered",): lambda model: model.breaker.answers,
@@ -120,6 +119,11 @@ def show_providers(model_states: ModelStates, registry: Registry) -> None:
         },
         "gen_ai_provider_name",
     )
+
+
+def show_shares(model_states: ModelStates, registry: Registry) -> None:
+    share = "Chats that this router may run at present, of a model's concurrency limit, which is one for all routers."
+    registry.gauge("legato_upstream_share", share, lambda: _shares(model_states), *MODEL_LABELS)
 
 
 def show_route_file(route_watch: RouteWatch, registry: Registry) -> None:

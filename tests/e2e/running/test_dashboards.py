@@ -16,20 +16,25 @@ import pytest
 from prometheus_client import generate_latest
 from ruamel.yaml import YAML
 
+from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.rpc.certificates import show_certificate
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
+from services.metering.ledger.prices import Prices
 from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
+from services.metering.price_watch import PriceWatch
 from services.metering.valkey import ValkeyLimiter
 from services.payments.metrics import show_payments
-from services.router.metrics import show_outcomes, show_providers
+from services.router.metrics import show_keys, show_outcomes, show_providers, show_route_file, show_shares
 from services.router.providers.base import ProviderRoute
 from services.router.routing.canary import Canary
 from services.router.routing.class_route import CanaryRoute
+from services.router.routing.key_watch import KeyWatch
 from services.router.routing.model_states import ModelStates
 from services.router.routing.outcomes import CallOutcome, CallRole, ClassOutcomes
+from services.router.routing.route_watch import RouteWatch
 from services.router.routing.routes import Routes
 from services.router.routing.target import Target
 from tests.e2e.chats import QUESTION
@@ -44,6 +49,7 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "observability"
+PRICES = ROOT / "prices.toml"
 COMPONENTS = ROOT / "deploy" / "kubernetes" / "components"
 
 # What Prometheus knows by itself. On Kubernetes it gives each line more labels, in place of ours of the same name.
@@ -134,20 +140,27 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
 
 
 def _told_where_configured(folder: Path) -> list[Any]:
-    """Metrics of processes with certificates, Valkey limits, card payments, a canary and providers that are not our
-    own."""
+    """Metrics of processes with certificates, Valkey limits, card payments, a canary, a model with a limit, providers
+    that are not our own, and files that replicas take over together."""
     registry, log = Registry(), Log("test")
     show_certificate(registry, Authority(folder).certificates("edge", log))
     show_payments({"failed": 1}, registry)
-    provider = ProviderRoute("acme", "openai", until=date(2027, 6, 30), region="canadaeast")
+    key_file = folder / "acme"
+    provider = ProviderRoute("acme", "openai", until=date(2027, 6, 30), region="canadaeast", api_key_file=key_file)
     routed = SimpleNamespace(routes=Routes({"acme": provider}, {}), other_regions={})
     show_providers(cast(ModelStates, routed), registry)
+    show_keys(cast(ModelStates, routed), KeyWatch(cast(ModelStates, routed), log), registry)
     target = Target("acme", "new", 1000, 100)
     canary = Canary("mezzo", CanaryRoute(target, 5), lambda canary: None)
     outcomes = ClassOutcomes()
     outcomes.note(CallRole.CANARY, target, CallOutcome())
     compared = SimpleNamespace(by_class={"mezzo": SimpleNamespace(canary=canary, outcomes=outcomes)})
     show_outcomes(cast(ModelStates, compared), registry)
+    limited = SimpleNamespace(target=target, saturation=SimpleNamespace(share=SimpleNamespace(places=8)))
+    models = SimpleNamespace(with_canary=None, all=[limited])
+    show_shares(cast(ModelStates, SimpleNamespace(by_class={"mezzo": models})), registry)
+    show_route_file(cast(RouteWatch, SimpleNamespace(file_version="0a1b")), registry)
+    PriceWatch(PRICES, cast(Database, None), Prices(1, {}), log, registry, shares=True)
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
     return families_in(generate_latest(registry).decode())
 

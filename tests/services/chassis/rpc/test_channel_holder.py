@@ -96,7 +96,7 @@ async def test_no_service_can_pass_for_another(authority: Authority, log: Log, i
 
 async def test_certificate_of_a_service_is_not_one_to_call_with(authority: Authority, log: Log) -> None:
     async with serving(authority.certificates("auth", log), log) as (address, _):
-        assert await reason_of_failure(address, authority.certificates("router", log).current()) is Reason.UNAVAILABLE
+        assert await reason_of_failure(address, authority.certificates("metering", log).current()) is Reason.UNAVAILABLE
 
 
 async def test_health_alone_is_told_without_a_certificate(authority: Authority, log: Log) -> None:
