@@ -233,7 +233,7 @@ class _Queue:
         self._trying = 0
         self._most_trying = 1
         self._failures = 0
-        # Nobody tries before it is over.
+        # No request tries before it is over.
         self._pause: asyncio.TimerHandle | None = None
         self._begin_pause()
 
