@@ -1,4 +1,4 @@
-"""From the call to a model to the operator's report: which provider answered, what it said, and what it costs."""
+"""Reports of the operator, from the calls to models on: which provider answered, what it said, and what it costs."""
 
 import json
 from collections.abc import Iterator

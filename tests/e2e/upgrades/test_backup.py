@@ -88,7 +88,7 @@ class Drill:
 
     @contextmanager
     def services_away(self) -> Iterator[None]:
-        """With SQLite, ends all processes meanwhile; with PostgreSQL, only those that use it."""
+        """Ends the processes that use the database meanwhile; with SQLite, all."""
         if not self._postgres:
             self.service.stop()
             yield
@@ -103,7 +103,7 @@ class Drill:
         assert self.service.process_id("edge-1") == edge
 
     def has_copied_events(self) -> bool:
-        """Whether auth's copy of the audit log, which follows within a second, has all events."""
+        """Tells if auth's copy of the audit log, which follows within a second, has all events."""
         segments = [path.read_text() for path in (self.service.data / "audit-copy").rglob("*.jsonl")]
         return bool(sum(segment.count("\n") for segment in segments) == self.service.legato("audit")["audit_events"])
 

@@ -55,7 +55,7 @@ def settlement_of(slot: Slot) -> pb.SettleRequest:
 async def test_settlement_tells_the_calls_and_of_an_answer_that_did_not_finish_what_was_delivered(
     metering_harness: MeteringHarness,
 ) -> None:
-    """Without a cost in the routes it stays unknown, and an edge that restarted knows none of it."""
+    """A cost that the routes do not state stays unknown, and an edge that restarted knows none of it."""
     slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id)
     slot.seal(USAGE, pb.BASIS_COUNTED, pb.END_CLIENT_GONE)
     told: dict[str, pb.SettleRequest] = {}

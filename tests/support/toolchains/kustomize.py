@@ -27,7 +27,7 @@ PACKAGES = {
 # Tried once, however many tests want it.
 @functools.cache
 def find_kustomize() -> str:
-    """Where there is no such package to be had, the test is skipped."""
+    """Returns the path of the program; the test is skipped where there is no such package to be had."""
     if installed := shutil.which("kustomize"):
         return installed
     with taking_turns(FOLDER.with_suffix(".lock")):
