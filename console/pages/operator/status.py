@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
+from console.display.error_words import error_words
 from console.display.words import in_words, plural
 from console.pages.operator.ledger import last_audit
 from console.process_status import ProcessState, quantile, read_processes
@@ -67,7 +68,7 @@ class Status:
 
 
 async def show(visit: Visit) -> Response:
-    return visit.render("operator_status.html", shown=await _status(visit), read_at=visit.now)
+    return visit.render("operator_status.html", shown=await _status(visit), read_at=visit.now, error_words=error_words)
 
 
 async def figures(visit: Visit) -> Response:

@@ -38,6 +38,12 @@ def test_the_page_and_the_figures_are_of_one_shape_until_something_comes_or_goes
     assert json.loads(console.get("/operator/status.json", session).text)["shape"] != shape
 
 
+def test_refusals_are_told_in_words_with_the_code_on_demand(console: ConsoleHarness, session: str) -> None:
+    page = console.get("/operator", session).text
+    assert "<summary>There is no capacity for another chat</summary>" in page
+    assert '<p class="small mono muted">SATURATED</p></details>' in page
+
+
 def test_a_process_that_does_not_answer_is_red_and_not_zero() -> None:
     status = build([ProcessState("edge-1", "edge-1:9090"), state("edge-2", METRICS["edge"]())], NOW)
     assert status.figures["edge-1 edge-1:9090 state"] == ("Does not answer", "bad")
