@@ -145,6 +145,10 @@ properties: .venv/dev ## Try the properties that Hypothesis checks on a thousand
 seeded-bugs: .venv/dev ## Check that the tests of the ledger catch every seeded bug (two minutes)
 	@$(BIN)/pytest -q -n 2 tests/services/metering/model/test_seeded_bugs.py
 
+.PHONY: messages
+messages: .venv/dev ## After a change of the console's words: gather them in the catalogues, for translation
+	@$(BIN)/python -m tests.console.messages
+
 .PHONY: screenshots
 screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview"
 	@$(BIN)/python -m tests.console.browser.screenshots $(ARGS)

@@ -89,6 +89,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/invitation/accept", post=invitation.accept, needs_sign_in=False),
     *_page("/invitation/sso", post=sso.accept_invitation, needs_sign_in=False),
     *_page("/account", post=sign_in.choose_account),
+    *_page("/language", post=sign_in.choose_language, needs_sign_in=False),
     *_page("/keys", get=keys.show, post=keys.create),
     *_page("/keys/new", get=keys.show_new),
     *_page("/keys/identify", get=keys.show_identify, post=keys.identify),

@@ -7,46 +7,45 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from console.display.language import N_
 from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.type.v1 import access_token_pb2
 from services.chassis.money import NANOS_PER_DOLLAR
 
-LANGUAGE: Final = "en-CA"
-
 SCOPES: Final = {
-    auth_pb2.SCOPE_INFERENCE: ("inference", "Chat"),
-    auth_pb2.SCOPE_MODELS: ("models", "List models"),
-    auth_pb2.SCOPE_USAGE: ("usage", "Read usage"),
+    auth_pb2.SCOPE_INFERENCE: ("inference", N_("Chat")),
+    auth_pb2.SCOPE_MODELS: ("models", N_("List models")),
+    auth_pb2.SCOPE_USAGE: ("usage", N_("Read usage")),
 }
 KEY_STATES: Final = {
-    auth_pb2.KEY_STATE_ACTIVE: ("Active", "good"),
-    auth_pb2.KEY_STATE_REVOKED: ("Revoked", "bad"),
-    auth_pb2.KEY_STATE_EXPIRED: ("Expired", "warn"),
+    auth_pb2.KEY_STATE_ACTIVE: (N_("Active"), "good"),
+    auth_pb2.KEY_STATE_REVOKED: (N_("Revoked"), "bad"),
+    auth_pb2.KEY_STATE_EXPIRED: (N_("Expired"), "warn"),
 }
 ROLES: Final = {
-    access_token_pb2.ACCOUNT_ROLE_OWNER: ("owner", "Owner", "Everything, including members"),
-    access_token_pb2.ACCOUNT_ROLE_MEMBER: ("member", "Member", "Their own keys, and usage"),
-    access_token_pb2.ACCOUNT_ROLE_VIEWER: ("viewer", "Viewer", "Reads usage and credit"),
+    access_token_pb2.ACCOUNT_ROLE_OWNER: ("owner", N_("Owner"), N_("Everything, including members")),
+    access_token_pb2.ACCOUNT_ROLE_MEMBER: ("member", N_("Member"), N_("Their own keys, and usage")),
+    access_token_pb2.ACCOUNT_ROLE_VIEWER: ("viewer", N_("Viewer"), N_("Reads usage and credit")),
 }
 SIGN_IN_METHODS: Final = {
-    users_pb2.SIGN_IN_METHOD_PASSKEY: "Passkey",
-    users_pb2.SIGN_IN_METHOD_LINK: "Sign-in link",
-    users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: "Recovery code",
-    users_pb2.SIGN_IN_METHOD_INVITATION: "Invitation",
-    users_pb2.SIGN_IN_METHOD_PASSWORD: "Password",
-    users_pb2.SIGN_IN_METHOD_OIDC: "Single sign-on",
+    users_pb2.SIGN_IN_METHOD_PASSKEY: N_("Passkey"),
+    users_pb2.SIGN_IN_METHOD_LINK: N_("Sign-in link"),
+    users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: N_("Recovery code"),
+    users_pb2.SIGN_IN_METHOD_INVITATION: N_("Invitation"),
+    users_pb2.SIGN_IN_METHOD_PASSWORD: N_("Password"),
+    users_pb2.SIGN_IN_METHOD_OIDC: N_("Single sign-on"),
 }
 # Address, icon, name and shortcut of the pages for operators; capital letters, beside the small ones of account pages.
 OPERATOR_PAGES: Final = (
-    ("/operator", "status", "Live status", "S"),
-    ("/operator/accounts", "accounts", "Accounts", "A"),
-    ("/operator/users", "users", "Users", "U"),
-    ("/operator/keys", "identify", "Whose key?", "K"),
-    ("/operator/routes", "routes", "Routes", "R"),
-    ("/operator/reports", "usage", "Reports", "P"),
-    ("/operator/ledger", "ledger", "Ledger audit", "L"),
-    ("/operator/dead-letters", "letters", "Dead letters", "D"),
-    ("/operator/audit-log", "log", "Audit log", "E"),
+    ("/operator", "status", N_("Live status"), "S"),
+    ("/operator/accounts", "accounts", N_("Accounts"), "A"),
+    ("/operator/users", "users", N_("Users"), "U"),
+    ("/operator/keys", "identify", N_("Whose key?"), "K"),
+    ("/operator/routes", "routes", N_("Routes"), "R"),
+    ("/operator/reports", "usage", N_("Reports"), "P"),
+    ("/operator/ledger", "ledger", N_("Ledger audit"), "L"),
+    ("/operator/dead-letters", "letters", N_("Dead letters"), "D"),
+    ("/operator/audit-log", "log", N_("Audit log"), "E"),
 )
 MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
-from console.display import words
+from console.display import language, words
 from console.web.assets import Assets
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
@@ -24,7 +24,7 @@ HTML: Final = "text/html; charset=utf-8"
 class Pages:
     def __init__(self, assets: Assets) -> None:
         self.assets = assets
-        self._environment = _environment(assets)
+        self._environment = new_environment(assets)
         for name in self._environment.list_templates():
             self._environment.get_template(name)
 
@@ -43,7 +43,7 @@ class Pages:
         return Response(body, status, headers, HTML)
 
 
-def _environment(assets: Assets) -> Environment:
+def new_environment(assets: Assets) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -51,10 +51,16 @@ def _environment(assets: Assets) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
     )
+    # A sentence may go over several lines of a template.
+    environment.policies["ext.i18n.trimmed"] = True
+    environment.install_gettext_callables(language.gettext, language.ngettext, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
         asset=assets.path_of,
-        language=words.LANGUAGE,
+        language=language.tag,
+        languages=language.LANGUAGES,
+        spoken=language.spoken,
         scopes_by_number=words.SCOPES,
         key_states=words.KEY_STATES,
         roles=words.ROLES,

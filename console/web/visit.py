@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from console.display import language
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
@@ -112,6 +113,11 @@ class Visit:
 
     def __post_init__(self) -> None:
         self._began_s = self.console.clock.elapsed_s()
+        language.speak(
+            language.choose(
+                self.request.cookies.get(language.COOKIE, ""), self.request.headers.get("accept-language", "")
+            )
+        )
         services = self.console.services
         self.auth = AuthCalls(services.auth, self)
         self.metering = MeteringCalls(services.metering, self)
@@ -268,6 +274,8 @@ class Visit:
                 "who": self.known,
                 "path": self.request.url.path,
                 "address": self.address,
+                # Where the page is that another language shows.
+                "same_page": self.address if self.request.method == "GET" else "/",
                 "api_url": self.console.api_url,
                 "origin": self.origin,
                 "now": self.now,

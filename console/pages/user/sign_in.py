@@ -5,10 +5,11 @@ import contextlib
 import msgspec
 from starlette.responses import JSONResponse, Response
 
+from console.display import language
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.step_up import SHOWN_HERE, passkey_proof, password_proof, typed_code
-from console.web.visit import Visit, own_path
+from console.web.visit import A_YEAR_S, Visit, own_path
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1.credentials_pb2 import SendSignInLinkRequest
 from services.chassis.errors import LegatoError
@@ -86,6 +87,12 @@ async def choose_account(visit: Visit) -> Response:
     if any(membership.account_id == account_id for membership in visit.who.resolved.memberships):
         visit.choose_account(account_id)
     return visit.redirect("/")
+
+
+async def choose_language(visit: Visit) -> Response:
+    if visit.form.get("language") in language.LANGUAGES:
+        visit.cookies[language.COOKIE] = (visit.form.get("language"), A_YEAR_S)
+    return visit.redirect(next_path(visit))
 
 
 def challenge(challenge_id: str, options_json: str) -> Response:

@@ -1,0 +1,119 @@
+"""The language of a visit, and the console's words in it.
+
+Words stand in the code in English. `_` marks them and translates them; `N_` only marks those of a table that is made
+before there is a visit. `make messages` gathers them in the catalogues.
+"""
+
+import json
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import escape
+
+# By what a browser asks for: the name of the language, and what pages say that they are in.
+LANGUAGES: Final = {"en": ("English", "en-CA"), "fr": ("Français", "fr-CA")}
+ENGLISH: Final = "en"
+COOKIE: Final = "legato-language"
+FOLDER: Final = Path(__file__).parents[1] / "locale"
+
+Catalogue = dict[str, tuple[str, ...]]
+
+_current: ContextVar[str] = ContextVar("language", default=ENGLISH)
+
+
+def read_catalogue(text: str) -> Catalogue:
+    """Reads a .po file: by message, its translation, or one for each plural form."""
+    found: Catalogue = {}
+    for entry in text.split("\n\n"):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in entry.splitlines():
+            if line and not line.startswith("#"):
+                keyword, quote, rest = line.partition('"')
+                name = keyword.strip() or name
+                fields[name] = fields.get(name, "") + json.loads(quote + rest)
+        if fields.get("msgid"):
+            found[fields["msgid"]] = tuple(text for name, text in fields.items() if name.startswith("msgstr"))
+    return found
+
+
+def catalogue_path(language: str) -> Path:
+    return FOLDER / language / "LC_MESSAGES" / "console.po"
+
+
+_CATALOGUES: Final[dict[str, Catalogue]] = {
+    language: {} if language == ENGLISH else read_catalogue(catalogue_path(language).read_text())
+    for language in LANGUAGES
+}
+
+
+def speak(language: str) -> None:
+    """Makes it the language of this visit."""
+    _current.set(language)
+
+
+def spoken() -> str:
+    return _current.get()
+
+
+def is_french() -> bool:
+    return _current.get() == "fr"
+
+
+def tag() -> str:
+    """Returns what a page says that its language is."""
+    return LANGUAGES[_current.get()][1]
+
+
+def choose(cookie: str, accepted: str) -> str:
+    """Returns the language that a visitor chose, or else the first of a browser's `Accept-Language` that there is."""
+    if cookie in LANGUAGES:
+        return cookie
+    weights: dict[str, float] = {}
+    for each in accepted.split(","):
+        name, _, quality = each.partition(";")
+        language = name.strip().lower().partition("-")[0]
+        if language in LANGUAGES:
+            weights[language] = max(weights.get(language, 0), _weight(quality))
+    best = max(weights, key=lambda language: weights[language], default=ENGLISH)
+    return best if weights.get(best) else ENGLISH
+
+
+def _weight(quality: str) -> float:
+    try:
+        return float(quality.strip().removeprefix("q=") or 1)
+    except ValueError:
+        return 0
+
+
+def gettext(message: str, **values: Any) -> str:
+    """Returns the words of a message; `values` stand in place of `%(name)s`."""
+    found = _CATALOGUES[_current.get()].get(message, (message,))[0] or message
+    return found % values if values else found
+
+
+def ngettext(one: str, many: str, num: int, **values: Any) -> str:
+    """Returns the words for a number of things, which may be in place of `%(num)s`."""
+    # In French, nothing is singular.
+    form = int(num > 1) if is_french() else int(num != 1)
+    translated = _CATALOGUES[_current.get()].get(one, (one, many))
+    return (translated[form] or (one, many)[form]) % {"num": num, **values}
+
+
+def mark(message: str) -> str:
+    return message
+
+
+_ = gettext
+N_ = mark
+
+
+class EnglishText(str):
+    """Words of a service, which speaks English alone: pages in another language say so."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        escaped = escape(str(self))
+        return str(escaped) if _current.get() == ENGLISH else f'<span lang="en">{escaped}</span>'

@@ -1,0 +1,85 @@
+"""Pages speak the language that their visitor chose, and every word of theirs is in its catalogue."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from console.display import language
+from console.display.language import EnglishText, catalogue_path, gettext, ngettext, read_catalogue
+from tests.console.harness import ConsoleHarness
+from tests.console.messages import as_po, marked_words
+
+PLACEHOLDER = re.compile(r"%(?:%|\(\w+\)[\d.]*[sdf])")
+TAG = re.compile(r"</?\w+[^>]*>")
+
+
+@pytest.fixture
+def french() -> str:
+    """Speaks French; a test's context is its own."""
+    language.speak("fr")
+    return "fr"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "accepted", "chosen"),
+    [
+        ("", "", "en"),
+        ("", "fr-CA,fr;q=0.9,en;q=0.8", "fr"),
+        ("", "de-DE, en;q=0.4, FR;q=0.5", "fr"),
+        ("", "en-CA,fr;q=0.9", "en"),
+        ("", "fr;q=0, *;q=0.5", "en"),
+        ("", "de,fr;q=much", "en"),
+        ("en", "fr", "en"),
+        ("fr", "en", "fr"),
+        ("xx", "fr", "fr"),
+    ],
+)
+def test_a_choice_counts_before_what_the_browser_asks_for(cookie: str, accepted: str, chosen: str) -> None:
+    assert language.choose(cookie, accepted) == chosen
+
+
+def test_the_catalogue_has_every_word_of_the_console_and_no_other() -> None:
+    text = catalogue_path("fr").read_text()
+    translated = read_catalogue(text)
+    messages = marked_words()
+    assert sorted(set(messages) ^ set(translated)) == [], "make messages"
+    assert [one for one, forms in translated.items() if not all(forms)] == [], "translate them"
+    assert text == as_po("fr", messages, translated), "make messages"
+
+
+def test_a_translation_has_the_placeholders_and_the_markup_of_its_message() -> None:
+    differing = []
+    messages = marked_words()
+    for one, forms in read_catalogue(catalogue_path("fr").read_text()).items():
+        for original, form in zip((one, messages[one]), forms, strict=False):
+            expected = [Counter(pattern.findall(original)) for pattern in (PLACEHOLDER, TAG)]
+            if [Counter(pattern.findall(form)) for pattern in (PLACEHOLDER, TAG)] != expected:
+                differing.append(form)
+    assert differing == []
+
+
+def test_words_are_in_the_language_of_the_visit_and_nothing_is_singular_in_french(french: str) -> None:
+    assert gettext("Sign out") == "Se déconnecter"
+    one, many = "One field needs another look", "%(num)s fields need another look"
+    assert ngettext(one, many, 0) == ngettext(one, many, 1) != ngettext(one, many, 2)
+
+
+def test_a_services_words_are_marked_as_english_where_the_page_is_not(french: str) -> None:
+    assert EnglishText("a < b").__html__() == '<span lang="en">a &lt; b</span>'
+    language.speak("en")
+    assert EnglishText("a < b").__html__() == "a &lt; b"
+
+
+def test_the_footer_switches_the_language_and_leads_back(console: ConsoleHarness) -> None:
+    session = console.auth.sign_in()
+    assert '<html lang="en-CA">' in console.get("/keys", session).text
+    assert '<html lang="fr-CA">' in console.get("/keys", session, {"Accept-Language": "fr-CA"}).text
+    answer = console.post("/language", {"language": "fr", "next": "/keys?q=a"}, session)
+    assert (answer.status, answer.headers["location"]) == (303, "/keys?q=a")
+    shown = console.follow(answer, session).text
+    assert '<html lang="fr-CA">' in shown
+    assert ">Se déconnecter<" in shown
+    assert 'name="next" value="/keys?q=a"' in shown
+    for given in ({"language": "xx"}, {"language": "fr", "next": "//evil.example"}):
+        assert console.post("/language", given).headers["location"] == "/"
