@@ -91,7 +91,7 @@ class Writer:
         self._database = database
         self.prices = prices
         self._life_us = round(life_s * 1_000_000)
-        self._notice_rules = notice_rules
+        self.notice_rules = notice_rules
         self._log = log
         # The event loop's clock has a resolution of milliseconds.
         self._clock = SystemClock()
@@ -364,7 +364,7 @@ class Writer:
                 prices=self.prices,
                 life_us=self._life_us,
                 skips_locked=skips_locked,
-                notice_rules=self._notice_rules,
+                notice_rules=self.notice_rules,
             ),
             SHORT_LOCK_TIMEOUT_S if skips_locked else LOCK_TIMEOUT_S,
         )

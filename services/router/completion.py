@@ -108,7 +108,7 @@ class Completions:
         shadows: Shadows | None = None,
     ) -> None:
         """`grounding` is None if it is not configured."""
-        self._model_states = model_states
+        self.model_states = model_states
         self._targets = targets
         self._clock = clock
         self._log = log
@@ -120,10 +120,6 @@ class Completions:
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
         # Answers that were cut and could be continued, by outcome.
         self.continuations = {"continued": 0, "failed": 0}
-
-    @property
-    def bundled_classes(self) -> frozenset[str]:
-        return self._model_states.routes.bundled_classes
 
     async def serve(self, conversation: ChatConversation) -> None:
         opened = _OpenedChat(_opening(await conversation.receive()), self._prompt_memory)
@@ -156,7 +152,7 @@ class Completions:
     async def preview(self, chat: ChatOpen) -> PreviewGroundingResponse:
         """Returns what a model would be sent for a chat without tools; nothing is sent."""
         class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
-        character = self._model_states.routes.characters[class_id]
+        character = self.model_states.routes.characters[class_id]
         opened = _OpenedChat(chat, self._prompt_memory)
         with opened.memory:
             prompt = await opened.compose(character)
@@ -184,10 +180,10 @@ class Completions:
     ) -> None:
         chat = opened.chat
         record.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
-        character = self._model_states.routes.characters[record.class_id]
+        character = self.model_states.routes.characters[record.class_id]
         record.character_version = character.version
         prompt, cite = await opened.compose(character), None
-        if self._model_states.by_class[record.class_id].tells_conversations:
+        if self.model_states.by_class[record.class_id].tells_conversations:
             # Before grounding adds to the client's messages, which follow the character.
             prompt.conversation = digest_conversation(chat.account_id, islice(prompt.messages.parsed, 1, None))
         if chat.prompt_cache_key_digest:
@@ -257,7 +253,7 @@ class Completions:
         return upstream
 
     def _is_kept(self, class_id: str, chat: ChatOpen, prompt: Prompt) -> bool:
-        models = self._model_states.by_class[class_id]
+        models = self.model_states.by_class[class_id]
         return models.may_continue and may_be_continued(chat, prompt)
 
     def _open_next(self, class_id: str, allowance: TokenAllowance) -> OpenContinuation:
@@ -311,7 +307,7 @@ class Completions:
         failpoints.hit("router.finished")
 
     def _models_of(self, class_id: str) -> Sequence[Target]:
-        return self._model_states.by_class[class_id].route.targets
+        return self.model_states.by_class[class_id].route.targets
 
     def _time_left_s(self, upstream: Upstream) -> float:
         return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from legato_protos.router.v1.router_pb2 import Distribution, ModelOutcomes
+from services.chassis.telemetry.metrics import quantile
 
 # Fewer calls of one of them say too little, and so do fewer failures of the worse.
 LEAST_CALLS: Final = 20
@@ -55,15 +56,7 @@ class OutcomeSum:
 
     def first_token_at_s(self, share: float) -> float | None:
         """Returns about how long the given share of the first tokens took at most; None if there was none."""
-        counts, bounds = self.first_token_s.counts, self.first_token_s.bounds
-        below, wanted = 0, share * sum(counts)
-        for index, count in enumerate(counts[: len(bounds)]):
-            if count and below + count >= wanted:
-                start = bounds[index - 1] if index else 0.0
-                return start + (bounds[index] - start) * (wanted - below) / count
-            below += count
-        # Nothing is known beyond the last bound.
-        return bounds[-1] if wanted else None
+        return quantile(self.first_token_s.bounds, self.first_token_s.counts, share)
 
 
 def sum_outcomes(name: str, outcomes: Iterable[ModelOutcomes]) -> OutcomeSum:

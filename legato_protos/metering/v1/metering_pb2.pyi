@@ -1025,18 +1025,22 @@ class GetBalanceRequest(_message.Message):
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
+    TELLS_OUTLOOK_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     """If it is given, the response has the spend limits of the account and of this key."""
+    tells_outlook: _builtins.bool
+    """Whether to tell the outlook."""
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         key_id: _builtins.str = ...,
+        tells_outlook: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "tells_outlook", b"tells_outlook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1049,6 +1053,7 @@ class GetBalanceResponse(_message.Message):
     BALANCE_FIELD_NUMBER: _builtins.int
     LEAST_INPUT_NANOS_PER_MILLION_FIELD_NUMBER: _builtins.int
     SPENDS_FIELD_NUMBER: _builtins.int
+    OUTLOOK_FIELD_NUMBER: _builtins.int
     least_input_nanos_per_million: _builtins.int
     """What a million tokens of a prompt cost at least, whichever class is asked. Zero: not told, or nothing."""
     @_builtins.property
@@ -1057,20 +1062,51 @@ class GetBalanceResponse(_message.Message):
     def spends(self) -> _containers.RepeatedCompositeFieldContainer[_spend_limits_pb2.Spend]:
         """The account's own first; none of those that have, and had, no limits."""
 
+    @_builtins.property
+    def outlook(self) -> Global___Outlook:
+        """Absent: it was not asked for."""
+
     def __init__(
         self,
         *,
         balance: Global___Balance | None = ...,
         least_input_nanos_per_million: _builtins.int = ...,
         spends: _abc.Iterable[_spend_limits_pb2.Spend] | None = ...,
+        outlook: Global___Outlook | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance", "outlook", b"outlook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance", "least_input_nanos_per_million", b"least_input_nanos_per_million", "spends", b"spends"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance", "least_input_nanos_per_million", b"least_input_nanos_per_million", "outlook", b"outlook", "spends", b"spends"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetBalanceResponse: _TypeAlias = GetBalanceResponse  # noqa: Y015
+
+@_typing.final
+class Outlook(_message.Message):
+    """By what it is seen whether credit is getting low."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOW_BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    SPENT_7_DAYS_NANOS_FIELD_NUMBER: _builtins.int
+    low_balance_nanos: _builtins.int
+    """Below it, owners get a notice. Zero: never."""
+    spent_7_days_nanos: _builtins.int
+    """In the last 7 days, by whole hours, of which the last is running."""
+    def __init__(
+        self,
+        *,
+        low_balance_nanos: _builtins.int = ...,
+        spent_7_days_nanos: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["low_balance_nanos", b"low_balance_nanos", "spent_7_days_nanos", b"spent_7_days_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Outlook: _TypeAlias = Outlook  # noqa: Y015
 
 @_typing.final
 class GetRequestRequest(_message.Message):

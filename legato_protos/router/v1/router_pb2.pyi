@@ -541,13 +541,23 @@ class Model(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     IS_BUNDLED_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    SPEED_FIELD_NUMBER: _builtins.int
     model_id: _builtins.str
     """A class id, or "auto"."""
     owner: _builtins.str
     is_bundled: _builtins.bool
     """The class is answered by the small model that comes with Legato. Of "auto" it is never said: accounts differ."""
+    context_tokens: _builtins.int
+    """Of the class, the largest that one of its models has. Zero of "auto"."""
+    max_output_tokens: _builtins.int
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def speed(self) -> Global___Speed:
+        """Absent: too few chats were answered, or the model is "auto"."""
+
     def __init__(
         self,
         *,
@@ -555,14 +565,48 @@ class Model(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         owner: _builtins.str = ...,
         is_bundled: _builtins.bool = ...,
+        context_tokens: _builtins.int = ...,
+        max_output_tokens: _builtins.int = ...,
+        speed: Global___Speed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "speed", b"speed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "is_bundled", b"is_bundled", "model_id", b"model_id", "owner", b"owner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "create_time", b"create_time", "is_bundled", b"is_bundled", "max_output_tokens", b"max_output_tokens", "model_id", b"model_id", "owner", b"owner", "speed", b"speed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Model: _TypeAlias = Model  # noqa: Y015
+
+@_typing.final
+class Speed(_message.Message):
+    """How fast the models of a class have answered in the last day, as this router saw it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    MEDIAN_FIRST_TOKEN_S_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_S_FIELD_NUMBER: _builtins.int
+    answers: _builtins.int
+    median_first_token_s: _builtins.float
+    """From the question to the first piece of the answer."""
+    tokens_per_s: _builtins.float
+    """Of the answer, once it has begun. Absent: answers come whole."""
+    def __init__(
+        self,
+        *,
+        answers: _builtins.int = ...,
+        median_first_token_s: _builtins.float = ...,
+        tokens_per_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tokens_per_s", b"_tokens_per_s", "tokens_per_s", b"tokens_per_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tokens_per_s", b"_tokens_per_s", "answers", b"answers", "median_first_token_s", b"median_first_token_s", "tokens_per_s", b"tokens_per_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__tokens_per_s: _TypeAlias = _typing.Literal["tokens_per_s"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_s: _TypeAlias = _typing.Literal["_tokens_per_s", b"_tokens_per_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_s) -> _WhichOneofReturnType__tokens_per_s | None: ...
+
+Global___Speed: _TypeAlias = Speed  # noqa: Y015
 
 @_typing.final
 class ListModelsRequest(_message.Message):

@@ -61,6 +61,18 @@ class Histogram:
         return list(zip(bounds, accumulate(self.counts), strict=True))
 
 
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
+    """Returns about the value that this share of a histogram's observations is at most; None if there are none."""
+    below, wanted = 0, share * sum(counts)
+    for index, count in enumerate(counts[: len(bounds)]):
+        if count and below + count >= wanted:
+            start = bounds[index - 1] if index else 0.0
+            return start + (bounds[index] - start) * (wanted - below) / count
+        below += count
+    # Nothing is known beyond the last bound.
+    return bounds[-1] if wanted else None
+
+
 Value = float | Histogram
 # Returns a value or, where there are labels, values by the value of the label, or by a tuple of those of several.
 Read = Callable[[], Value | Mapping[Any, Value]]

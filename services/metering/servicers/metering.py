@@ -19,12 +19,13 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.batch import Writer
-from services.metering.ledger.records import AnswerT, Reserve, Reserved
+from services.metering.ledger.records import DAY_US, AnswerT, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits
 from services.metering.servicers.spend_limits import from_spend
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances, read_request
 from services.metering.store.spends import list_spends
+from services.metering.store.usage import read_recent_cost
 from services.metering.unpaid_prompts import UnpaidPrompts
 from services.metering.usage_reports import report_usage
 from services.metering.wire import operations, reports
@@ -190,6 +191,10 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             key_ids = [checked_id(request.key_id, "key_id")]
             spends = await self._database.read(list_spends, account_id, key_ids)
             response.spends.extend(map(from_spend, spends))
+        if request.tells_outlook:
+            own_nanos, rules = account.low_balance_nanos, self._writer.notice_rules
+            response.outlook.low_balance_nanos = rules.low_balance_nanos if own_nanos is None else own_nanos
+            response.outlook.spent_7_days_nanos = await self._database.read(read_recent_cost, account_id, 7 * DAY_US)
         return response
 
     async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:

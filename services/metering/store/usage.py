@@ -10,6 +10,8 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
+from services.chassis.database.clock import read_now_us
+from services.metering.ledger.records import HOUR_US
 from services.metering.store.tables import IS_LATE, account_hours, ledger, total, usage_hours
 
 # So many counters of single keys are looked up one by one, some 3 µs each; more are found by reading those of all keys.
@@ -131,7 +133,15 @@ def _usage_query(
     return query.where(table.c.key_id.in_(sa.bindparam("key_ids", expanding=True))) if is_of_keys else query
 
 
+_COST: Final = sa.select(total(account_hours.c.cost_nanos)).where(is_in_period(account_hours))
 _USED_HOURS: Final = sa.select(sa.func.count(sa.distinct(account_hours.c.hour_us))).where(is_in_period(account_hours))
+
+
+def read_recent_cost(connection: sa.Connection, account_id: str, span_us: int) -> int:
+    """Returns what the account spent up to now, in the whole hours of a span and the one that is running."""
+    end_us = (read_now_us(connection) // HOUR_US + 1) * HOUR_US
+    values = {"account_id": account_id, "start_us": end_us - span_us, "end_us": end_us}
+    return int(connection.execute(_COST, values).scalar_one())
 
 
 def read_key_sums(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:

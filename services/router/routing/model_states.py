@@ -19,6 +19,7 @@ from services.router.routing.cut_prompts import CutPrompts
 from services.router.routing.fleet_limits import FleetLimits
 from services.router.routing.outcomes import ClassOutcomes
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
+from services.router.routing.recent_speed import RecentSpeed
 from services.router.routing.region import find_other_region
 from services.router.routing.routes import Routes
 from services.router.routing.saturation import ModelSaturation
@@ -116,6 +117,7 @@ class ModelStates:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcomes: dict[str, ClassOutcomes] = {}
         self.by_class: Mapping[str, ClassModels] = {}
+        self.recent_speed = RecentSpeed(clock)
         # Providers whose certificate tells another region than the routes, with that region.
         self.other_regions: dict[str, str] = {}
         self.replace(routes)

@@ -10,6 +10,7 @@ from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.exchange.methods import CallSpans, StreamMethod
 from services.chassis.exchange.rpc import serve_stream
 from services.chassis.exchange.server import ExchangeServer
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
@@ -19,7 +20,8 @@ from services.rules.model_classes import AUTO, CLASSES
 
 OWNER = "legato"
 # The classes are as old as the service; only the models behind them change.
-CREATED = datetime(2026, 11, 15, tzinfo=UTC)
+CREATE_TIME = Timestamp()
+CREATE_TIME.FromDatetime(datetime(2026, 11, 15, tzinfo=UTC))
 
 SERVICE = pb.DESCRIPTOR.services_by_name["RouterService"].full_name
 
@@ -52,12 +54,19 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         return self._exchange.serve(request_iterator)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
-        created = Timestamp()
-        created.FromDatetime(CREATED)
-        bundled = self._completions.bundled_classes
-        return pb.ListModelsResponse(
-            models=[
-                pb.Model(model_id=model_id, create_time=created, owner=OWNER, is_bundled=model_id in bundled)
-                for model_id in (AUTO, *CLASSES)
-            ]
+        auto = pb.Model(model_id=AUTO, create_time=CREATE_TIME, owner=OWNER)
+        return pb.ListModelsResponse(models=[auto, *map(self._to_model, CLASSES)])
+
+    def _to_model(self, class_id: str) -> pb.Model:
+        states = self._completions.model_states
+        models = states.by_class[class_id].all
+        speed = states.recent_speed.of(model.breaker for model in models)
+        return pb.Model(
+            model_id=class_id,
+            create_time=CREATE_TIME,
+            owner=OWNER,
+            is_bundled=class_id in states.routes.bundled_classes,
+            context_tokens=max(model.target.context_tokens for model in models),
+            max_output_tokens=max(model.target.max_output_tokens for model in models),
+            speed=None if speed is None else to_message(pb.Speed, speed),
         )

@@ -9,10 +9,16 @@ import pytest
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from legato_protos.type.v1.usage_pb2 import Usage
+from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.log import Log
+from services.metering.batch import Writer
+from services.metering.ledger.notices import NoticeRules
+from services.metering.ledger.records import DAY_US
+from services.metering.store import batches
+from services.metering.store.accounts import set_threshold
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 from tests.services.metering.servicers.messages import Ask, delivery, grant, refusal_of, reserve, settle
 
@@ -34,6 +40,28 @@ async def test_request_is_reserved_extended_and_settled(ask: Ask, admin: Any) ->
     assert [(balance.account_id, balance.balance_nanos) for balance in balances.balances] == [
         ("acct_unknown", 0), (ACCOUNT, 960),
     ]  # fmt: skip
+
+
+async def test_the_outlook_tells_the_threshold_and_what_the_last_week_cost(
+    channel: grpc.aio.Channel, database: Database, writer: Writer, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    writer.notice_rules = NoticeRules(low_balance_nanos=70)
+    await grant(admin, 1_000)
+    with database.transaction(writes=False) as connection:
+        now_us = read_now_us(connection)
+    for days_ago in (8, 6, 0):
+        at_us = now_us - days_ago * DAY_US
+        monkeypatch.setattr(batches, "now_us_query", lambda connection, at_us=at_us: f"SELECT {at_us}")
+        await stub.Reserve(reserve(days_ago + 1))
+        await stub.Settle(settle(days_ago + 1))
+    request = pb.GetBalanceRequest(account_id=ACCOUNT, tells_outlook=True)
+    assert (await stub.GetBalance(request)).outlook == pb.Outlook(low_balance_nanos=70, spent_7_days_nanos=80)
+    with database.transaction(writes=True) as connection:
+        set_threshold(connection, ACCOUNT, 25)
+    assert (await stub.GetBalance(request)).outlook.low_balance_nanos == 25
+    request.tells_outlook = False
+    assert not (await stub.GetBalance(request)).HasField("outlook")
 
 
 async def test_void_leaves_a_mark_that_a_late_reserve_finds(ask: Ask, admin: Any) -> None:
