@@ -17,8 +17,7 @@ from edge.wire.origins import ANY_ORIGIN
 from services.chassis.errors import LegatoError
 from services.chassis.http.request_id import RequestIdMiddleware
 
-# A chat is looked up first: routes are tried in this order.
-ROUTERS: Final = (chat.router, models.router, usage.router, openapi.router, not_offered.router)
+ROUTERS: Final = (models.router, usage.router, openapi.router, not_offered.router)
 
 # FastAPI's own logs quote exceptions, which may quote messages, and its traces would double ours.
 _NO_TELEMETRY: Final[Any] = {
@@ -35,6 +34,8 @@ class EdgeApp(FastAPI):
         super().__init__(openapi_url=None, redirect_slashes=False, telemetry=_NO_TELEMETRY)
         self.state.edge = edge
         self.state.chat = ChatEndpoint(edge)
+        # Looked up first, and by itself: an included router would take as long as the rest of the lookup.
+        self.router.routes += chat.router.routes
         for router in ROUTERS:
             self.include_router(router)
         if has_docs:

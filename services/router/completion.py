@@ -228,6 +228,11 @@ class Completions:
     async def _pass_on(self, upstream: Upstream, relay: Relay, record: _ChatRecord) -> None:
         """Relays the answer, and what continues it if it is cut. The total timeout covers the models and the client,
         whichever is slow."""
+        if upstream.is_whole and upstream.first.last:
+            # One message, for which nothing is waited.
+            with upstream:
+                await pass_on_call(upstream, relay)
+            return
         late = ProviderError("took too long to answer")
         over_at_s = self._clock.elapsed_s() + self._time_left_s(upstream)
         opened: Upstream | None = upstream

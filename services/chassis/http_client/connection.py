@@ -61,6 +61,8 @@ class HttpConnection(asyncio.Protocol):
         # It was kept alive after an earlier response, as far as we know by the server too.
         self._was_kept = False
         self._asked_at_s = 0.0
+        # Tells if anything has arrived, once the connection is reused.
+        self._arrivals: select.poll | None = None
         # Closed by the server without a byte of a response, soon after the request.
         self.was_closed_unheard = False
 
@@ -127,9 +129,11 @@ class HttpConnection(asyncio.Protocol):
         event loop has not read yet. Arrived before the request, it cannot be the answer."""
         if not self.is_open:
             return False
-        poll = select.poll()
-        poll.register(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), select.POLLIN)
-        if poll.poll(0):
+        if self._arrivals is None:
+            self._arrivals = select.poll()
+            socket = cast(asyncio.Transport, self._transport).get_extra_info("socket")
+            self._arrivals.register(socket.fileno(), select.POLLIN)
+        if self._arrivals.poll(0):
             self.abort()
             return False
         return True

@@ -61,6 +61,10 @@ class TokenAllowance:
             return min(max_tokens, self._grant.output_tokens - self.output_tokens_before)
         return max_tokens
 
+    def covers(self, max_tokens: int) -> bool:
+        """Tells if the grant covers so many tokens of output."""
+        return self._grant is None or self._grant.output_tokens >= self.output_tokens_before + max_tokens
+
     async def cover_prompt(self, prompt_tokens: int) -> None:
         """Ensures, before the model is called, that the prompt and one output token are covered."""
         self._prompt_tokens = total_prompt_tokens = self._prompt_tokens_before + prompt_tokens

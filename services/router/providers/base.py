@@ -76,7 +76,7 @@ class ProviderCall:
     stream: bool
     # What requests with the same beginning have in common, which no provider is told; empty: nothing is known.
     cache_identity: bytes = b""
-    # How long the first token is waited for, if that is less than the timeouts allow.
+    # How long the first token, or a whole answer, is waited for, if that is less than the timeouts allow.
     patience_s: float | None = None
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""

@@ -119,17 +119,18 @@ class CircuitBreaker:
         """Returns whether a chat waits for its first piece clearly longer than usual, and no later one has overtaken
         it: those that are overtaken have more to read or to think about."""
         oldest = next(iter(self._waiting), None)
-        if oldest is None or oldest.age_s() < SLOW_LEAST_S:
+        if oldest is None or (waited_s := oldest.age_s() - oldest.whole_s) < SLOW_LEAST_S:
             return False
         latency_s = self.median_latency_s
-        return latency_s is not None and oldest.age_s() >= SLOW_LATENCIES * latency_s
+        return latency_s is not None and waited_s >= SLOW_LATENCIES * latency_s
 
     def may_be_asked(self) -> bool:
         return not self._is_open or (self._trial is None and self._is_pause_over())
 
-    def start_attempt(self) -> "Attempt":
-        """Starts a call to the model, even if the breaker is open and no other model was left."""
-        attempt = Attempt(self, is_trial=self._is_open and self.may_be_asked())
+    def start_attempt(self, whole_s: float = 0.0) -> "Attempt":
+        """Starts a call to the model, even if the breaker is open and no other model was left. `whole_s` is the time of
+        an answer that is asked for whole."""
+        attempt = Attempt(self, whole_s, is_trial=self._is_open and self.may_be_asked())
         if attempt.is_trial:
             self._trial = attempt
         self.attempts += 1
@@ -194,21 +195,24 @@ class CircuitBreaker:
 class Attempt:
     """One call to a model by one chat. It is answered, declined, fails, or is abandoned."""
 
-    __slots__ = ("_breaker", "began_s", "first_token_s", "is_trial")
+    __slots__ = ("_breaker", "began_s", "first_token_s", "is_trial", "whole_s")
 
-    def __init__(self, breaker: CircuitBreaker, *, is_trial: bool) -> None:
+    def __init__(self, breaker: CircuitBreaker, whole_s: float, *, is_trial: bool) -> None:
         self._breaker = breaker
+        # How long a whole answer is expected to take; 0 if it is streamed.
+        self.whole_s = whole_s
         self.began_s = breaker.clock.elapsed_s()
         # The single trial call of a half-open breaker.
         self.is_trial = is_trial
-        # None until the answer begins.
+        # None until the answer begins, and for a whole one.
         self.first_token_s: float | None = None
 
     def begun(self, *, is_answer: bool = True) -> None:
         """Records the first piece, which is an answer unless that counts only when it is complete."""
-        latency_s = self.first_token_s = self.age_s()
-        self._breaker.last_latencies_s.append(latency_s)
-        self._breaker.latencies_s.observe(latency_s)
+        if not self.whole_s:
+            latency_s = self.first_token_s = self.age_s()
+            self._breaker.last_latencies_s.append(latency_s)
+            self._breaker.latencies_s.observe(latency_s)
         self._breaker.forget_overtaken(self)
         if is_answer:
             self.answered()

@@ -157,8 +157,10 @@ class ModelSearch:
         parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
         await self.allowance.cover_prompt(prompt.tokens)
         max_tokens = self.allowance.fit(planned.max_tokens)
+        whole_s = self._whole_answer_s(model_state, max_tokens) if planned.streams else None
+        streams = planned.streams and whole_s is None
         try:
-            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not planned.streams)
+            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not streams)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
@@ -167,11 +169,11 @@ class ModelSearch:
         self.attempts.count += 1
         self._log_event("model.called", target)
         failpoints.hit("router.asked")
-        attempt = model_state.breaker.start_attempt()
+        attempt = model_state.breaker.start_attempt(whole_s or 0.0)
         if self.attempts.first_asked_at_s is None:
             self.attempts.first_asked_at_s = attempt.began_s
         span = begin_span(target, self.attempts.count, max_tokens)
-        call = _make_call(prompt, parameters, target, max_tokens, streams=planned.streams)
+        call = _make_call(prompt, parameters, target, max_tokens, streams=streams)
         call.ignored += ignored
         gathering = None if chat.stream else self._gathering(model_state, max_tokens)
         call.sink = gathering or self.sink
@@ -180,9 +182,9 @@ class ModelSearch:
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
             call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
         self.tried.append(model_state)
-        # The duration of an answer that does not stream cannot be predicted.
-        if len(self.models.all) > 1 and planned.streams:
-            call.patience_s = self._patience_s(model_state, attempt)
+        # How long a model that refuses to stream takes cannot be predicted.
+        patience_s = self._patience_s(model_state, attempt) if len(self.models.all) > 1 and planned.streams else None
+        call.patience_s = patience_s if whole_s is None else patience_s or target.timeouts.first_byte_s
         try:
             first, pieces = await begin(model_state, call, model_use, attempt, gathering)
         except BaseException as error:
@@ -190,7 +192,9 @@ class ModelSearch:
             if not isinstance(error, ProviderError):
                 raise
             self.again = self._after(error, planned, max_tokens)
-            self.retry = _retry_of(error, planned, was_left=call.patience_s is not None)
+            self.retry = _retry_of(error, planned, was_left=patience_s is not None)
+            if whole_s is not None and isinstance(error, ProviderTimedOut):
+                model_state.pace.forget()
             if self.again is None or self.again.is_refit:
                 self._note(error, model_state)
             else:
@@ -209,8 +213,15 @@ class ModelSearch:
             return None
         return upstream
 
+    def _whole_answer_s(self, model_state: ModelState, max_tokens: int) -> float | None:
+        """Returns how long the answer takes at most if it is short enough to be asked for whole, else None."""
+        route = self.models.route
+        if self.chat.stream or route.hedge or route.first_token_s is not None or not self.allowance.covers(max_tokens):
+            return None
+        return model_state.pace.whole_answer_s(max_tokens)
+
     def _patience_s(self, model_state: ModelState, attempt: Attempt) -> float | None:
-        """Returns how long the model may be silent before its first token; None if nothing is gained by leaving it."""
+        """Returns how long the model may be silent; None if nothing is gained by leaving it."""
         breaker = model_state.breaker
         if attempt.is_trial:
             return breaker.trial_timeout_s
@@ -319,6 +330,8 @@ class ModelSearch:
         self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
 
     def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
+        if not self.log.is_debug:
+            return
         self.log.debug(
             event,
             request_id=self.chat.request_id,

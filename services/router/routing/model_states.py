@@ -12,6 +12,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
+from services.router.routing.answer_pace import AnswerPace
 from services.router.routing.canary import Canary
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.class_route import ClassRoute
@@ -49,6 +50,7 @@ class ModelState:
     spending: Spending = field(default_factory=Spending)
     calibration: Calibration = field(default_factory=Calibration)
     cut_prompts: CutPrompts = field(default_factory=CutPrompts)
+    pace: AnswerPace = field(default_factory=AnswerPace)
     hedges: HedgedCalls = field(default_factory=lambda: HedgedCalls(Spending()))
 
 

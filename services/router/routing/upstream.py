@@ -91,6 +91,8 @@ class Upstream:
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER and self.comparable_tokens is not None:
                 calibration.note_answer(self.prompt.account_id, self.comparable_tokens, usage.completion_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
+            if self.is_whole:
+                self._note_pace(usage.completion_tokens)
             self.model_state.spending.add(usage, told)
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
@@ -98,6 +100,13 @@ class Upstream:
         if self.note_outcome is not None and (self.finished is not None or isinstance(error, ProviderError)):
             self.note_outcome(self._outcome(error))
         self.model_use.release()
+
+    def _note_pace(self, tokens: int) -> None:
+        pace, attempt = self.model_state.pace, self.attempt
+        if attempt.first_token_s is None:
+            pace.note_whole(attempt.age_s())
+        else:
+            pace.note_streamed(attempt.first_token_s, attempt.age_s(), tokens)
 
     def describe_empty(self) -> ModelCall:
         """Describes the call if its answer was nothing."""

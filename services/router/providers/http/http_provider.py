@@ -164,8 +164,8 @@ class HttpProvider(ABC):
         timeouts, body = self._timeouts, await convert(call, self._write_body)
         connection = cast(AnswerConnection, await open_connection())
         try:
-            first_byte_s = min(timeouts.first_byte_s, timeouts.total_s, call.patience_s or timeouts.first_byte_s)
-            connection.answer_within(first_byte_s if call.stream else timeouts.whole_s)
+            answer_s = timeouts.first_byte_s if call.stream else timeouts.whole_s
+            connection.answer_within(min(answer_s, timeouts.total_s, call.patience_s or answer_s))
             head = self._head.for_body(self._path(call), body, call.traceparent)
             posting = connection.post(head, body, call.on_sent)
             # Kept by the connection alone, until it is sent.
