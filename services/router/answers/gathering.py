@@ -74,6 +74,8 @@ class Gathering:
 
     async def gather(self, first: Piece, rest: AsyncGenerator[Piece, None]) -> deque[Piece]:
         """Reads to the end of the answer and returns it in as few pieces as possible. Raises ProviderError."""
+        if first.last and self._passes_as_it_is(first):
+            return deque((first,))
         try:
             piece = first
             while await self._add(piece) and not piece.last:
@@ -90,6 +92,13 @@ class Gathering:
             raise
         finally:
             self._buffer.release()
+
+    def _passes_as_it_is(self, whole: Piece) -> bool:
+        """Tells if an answer that came in one piece is complete, covered and small enough to be passed on."""
+        if self._held_bytes or whole.tool_calls or whole.finish_reason in FAILURE_REASONS:
+            return False
+        text = "".join(whole.contents)
+        return len(text) + len(whole.hidden) <= LARGEST_PIECE_CHARACTERS and self._is_covered(text, whole.hidden)
 
     async def _add(self, piece: Piece) -> bool:
         """Adds one piece; returns False if the rest cannot be paid for, or is more than the model was allowed."""

@@ -175,7 +175,9 @@ class ModelSearch:
         span = begin_span(target, self.attempts.count, max_tokens)
         call = _make_call(prompt, parameters, target, max_tokens, streams=streams)
         call.ignored += ignored
-        gathering = None if chat.stream else self._gathering(model_state, max_tokens)
+        longest_tokens = longest_output_tokens(max_tokens, model_state.calibration.answer_ratio)
+        gathers = not chat.stream
+        gathering = Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens) if gathers else None
         call.sink = gathering or self.sink
         if span is not None and self.tells_traces:
             call.traceparent = span.traceparent
@@ -201,9 +203,18 @@ class ModelSearch:
                 self._log_failure(error, target)
             forget_origin(error)
             return None
-        counted, is_whole = self.counted, gathering is not None and not gathering.is_cut
         upstream = Upstream(
-            model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
+            model_state,
+            model_use,
+            attempt,
+            first,
+            pieces,
+            self.counted,
+            max_tokens,
+            longest_tokens,
+            is_whole=gathering is not None and not gathering.is_cut,
+            ignored=call.ignored,
+            span=span,
         )
         self._count_begun(upstream)
         # What was cut at its very end goes on with nothing.
@@ -253,10 +264,6 @@ class ModelSearch:
             return planned._replace(streams=False)
         dropped = [] if planned.ignored else dropped_after(error, self.prompt.parameters)
         return planned._replace(ignored=dropped) if dropped else self._refit(error, planned, max_tokens)
-
-    def _gathering(self, model_state: ModelState, max_tokens: int) -> Gathering:
-        longest_tokens = longest_output_tokens(max_tokens, model_state.calibration.answer_ratio)
-        return Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens)
 
     def _count_begun(self, upstream: Upstream) -> None:
         """Has the outcome of a call counted when it ends. A canary that failed before is judged now: another model

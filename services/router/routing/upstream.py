@@ -14,7 +14,7 @@ from services.chassis.timing.deadlines import TimeLimit
 from services.router.answers.gathering import GatheredAnswer, Gathering
 from services.router.answers.relay import FAILURE_REASONS
 from services.router.answers.tool_call_check import ToolCallCheck
-from services.router.answers.usage_check import UsageCheck, Violation, longest_output_tokens
+from services.router.answers.usage_check import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers.base import (
     CannotDo,
@@ -47,6 +47,8 @@ class Upstream:
     rest: AsyncGenerator[Piece, None] | GatheredAnswer
     prompt: CountedPrompt
     max_tokens: int
+    # By our count, of an answer that respects `max_tokens`.
+    longest_tokens: int
     # All of the answer is here and covered.
     is_whole: bool
     # Parameters that the model was called without.
@@ -63,11 +65,6 @@ class Upstream:
     call_check: ToolCallCheck | None = None
     # Our own count of the answer, if it can be compared with the model's.
     comparable_tokens: int | None = None
-
-    @property
-    def longest_tokens(self) -> int:
-        """Returns the most tokens, by our count, of an answer that respects `max_tokens`."""
-        return longest_output_tokens(self.max_tokens, self.model_state.calibration.answer_ratio)
 
     @property
     def usage_check(self) -> UsageCheck:
