@@ -106,9 +106,16 @@ async def test_model_that_is_silent_over_a_short_answer_is_left_like_one_without
     assert streams(first) == [True, False, True]
 
 
-async def test_short_answer_that_breaks_is_had_from_the_next_model(socket_folder: Path, log: Log) -> None:
+@pytest.mark.parametrize(
+    "broken",
+    [Reply(body='{"choices":[{"message"', content_type="application/json"), Reply(finish_reason="error")],
+    ids=["cut", "failed"],
+)
+async def test_short_answer_that_breaks_is_had_from_the_next_model(
+    broken: Reply, socket_folder: Path, log: Log
+) -> None:
     async with Upstream(ANSWER) as first, Upstream() as second:
-        first.replies += [ANSWER, Reply(body='{"choices":[{"message"', content_type="application/json")]
+        first.replies += [ANSWER, broken]
         async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
             texts = [(await router.ask(stream=False, max_tokens=256)).text for _ in range(2)]
     assert texts == ["".join(WORDS), "Hello, world!"]
