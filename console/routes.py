@@ -60,6 +60,12 @@ class PageRoute:
         return self.path.startswith("/operator")
 
     @property
+    def is_of_account(self) -> bool:
+        """Returns whether it shows something of the visitor's account, and not only a file or figures."""
+        is_file = self.is_json or self.path.endswith(".csv")
+        return self.method == "GET" and self.needs_sign_in and not (is_file or self.needs_operator)
+
+    @property
     def shows_once(self) -> bool:
         """Returns whether it shows what a form made, and leads away from there if that was shown before."""
         return isinstance(getattr(self.handler, "__self__", None), ShownOnce)

@@ -95,10 +95,15 @@ def gettext(message: str, **values: Any) -> str:
 
 def ngettext(one: str, many: str, num: int, **values: Any) -> str:
     """Returns the words for a number of things, which may be in place of `%(num)s`."""
+    return plural_form(one, many, num) % {"num": num, **values}
+
+
+def plural_form(one: str, many: str, num: int) -> str:
+    """Returns the message for a number of things; templates put values in place themselves, and escape them."""
     # In French, nothing is singular.
     form = int(num > 1) if is_french() else int(num != 1)
     translated = _CATALOGUES[_current.get()].get(one, (one, many))
-    return (translated[form] or (one, many)[form]) % {"num": num, **values}
+    return translated[form] or (one, many)[form]
 
 
 def mark(message: str) -> str:

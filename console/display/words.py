@@ -69,6 +69,11 @@ def significant_places(nanos: int, digits: int) -> int:
     return min(9, digits - 1 - dollars.adjusted()) if dollars and abs(dollars) < Decimal("0.1") else 2
 
 
+def exact_places(*amounts: int) -> int:
+    """Returns how many places show amounts exactly, at least two."""
+    return max(2, *(len(f"{abs(nanos) % NANOS_PER_DOLLAR:09d}".rstrip("0")) for nanos in amounts))
+
+
 def credit(nanos: int) -> str:
     """Formats what is left: to cents, never more than there is."""
     cents = (Decimal(nanos) / NANOS_PER_DOLLAR).quantize(Decimal("0.01"), ROUND_DOWN)

@@ -31,16 +31,26 @@ class Pages:
     def text(self, template: str, context: dict[str, Any]) -> str:
         return self._environment.get_template(template).render(context)
 
-    def response(
-        self, template: str, context: dict[str, Any], status: int, *, takes_gzip: bool, has_secret: bool
-    ) -> Response:
-        """Renders a page. One with a secret is never compressed: its length would tell something of it."""
-        body = self.text(template, context).encode()
-        headers = {"vary": "accept-encoding"}
-        if takes_gzip and not has_secret and len(body) >= COMPRESSED_FROM_BYTES:
+
+class PageResponse(Response):
+    """A page, which is rendered when that is known which every page tells."""
+
+    def __init__(
+        self, pages: Pages, template: str, context: dict[str, Any], status: int, *, may_compress: bool
+    ) -> None:
+        super().__init__(None, status, {"vary": "accept-encoding"}, HTML)
+        self._pages = pages
+        self._template = template
+        self._context = context
+        self._may_compress = may_compress
+
+    def complete(self, **context: Any) -> None:
+        body = self._pages.text(self._template, {**self._context, **context}).encode()
+        if self._may_compress and len(body) >= COMPRESSED_FROM_BYTES:
             body = gzip.compress(body, 4, mtime=0)
-            headers["content-encoding"] = "gzip"
-        return Response(body, status, headers, HTML)
+            self.headers["content-encoding"] = "gzip"
+        self.body = body
+        self.headers["content-length"] = str(len(body))
 
 
 def new_environment(assets: Assets) -> Environment:
@@ -55,7 +65,7 @@ def new_environment(assets: Assets) -> Environment:
     )
     # A sentence may go over several lines of a template.
     environment.policies["ext.i18n.trimmed"] = True
-    environment.install_gettext_callables(language.gettext, language.ngettext, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_callables(language.gettext, language.plural_form, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
         asset=assets.path_of,
         language=language.tag,
@@ -69,6 +79,8 @@ def new_environment(assets: Assets) -> Environment:
         plural=words.plural,
         long_day=words.day,
         short_day=words.short_day,
+        day_range=words.day_range,
+        exact_places=words.exact_places,
         action_words=words.action_words,
         operator_pages=words.OPERATOR_PAGES,
         # A form that is sent twice is carried out once.

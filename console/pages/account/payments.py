@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, Response
 
+from console.display.language import _
 from console.services import if_available
 from console.web.forms import Refusal, read_body
 from console.web.refusals import shows_again
@@ -51,7 +52,7 @@ async def begin(visit: Visit) -> Response:
     try:
         cents = _cents(_other_amount(visit) or visit.form.get("amount"))
     except ValueError:
-        raise Refusal({"other": "An amount in dollars and cents, such as 25 or 12.50."}) from None
+        raise Refusal({"other": _("An amount in dollars and cents, such as 25 or 12.50.")}) from None
     request = pb.CreateCheckoutRequest(
         account_id=visit.account_id, amount_cents=cents, operation_id=visit.form.get("form_id")
     )
@@ -93,7 +94,7 @@ async def receive_event(visit: Visit) -> Response:
 def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
     payments = visit.payments.payments
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, "Only owners of the account add credit.")
+        raise LegatoError(Reason.ROLE_MISSING, _("Only owners of the account add credit."))
     return payments
 
 

@@ -31,3 +31,9 @@ def test_browsers_are_named() -> None:
         words.browser_of("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0") == "Firefox on Linux"
     )
     assert words.browser_of("curl/8") == "Unknown browser"
+
+
+def test_as_many_places_are_shown_as_amounts_have() -> None:
+    assert words.exact_places(0) == words.exact_places(3 * DOLLAR // 10) == 2
+    assert words.exact_places(DOLLAR // 1000, -1_500_000) == 4
+    assert words.exact_places(1) == 9
