@@ -61,6 +61,14 @@ async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, pb.Usa
     return None if listed is None else {row.key_id: row for row in listed.rows}
 
 
+async def usage_by_class(visit: Visit) -> dict[str, pb.UsageRow] | None:
+    """Returns the last 30 days by class, of those that have any usage; None if metering does not answer."""
+    period = period_in({}, visit.zone, visit.now)
+    request = usage_request(visit, period, group_by_class=True, bucket=pb.USAGE_BUCKET_PERIOD)
+    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
+    return None if listed is None else {row.class_id: row for row in listed.rows}
+
+
 def usage_request(
     visit: Visit,
     period: Period,

@@ -12,7 +12,7 @@ from tests.console.metering import request_id
 SHOWN = ["/", "/keys", "/keys/new", "/keys/identify", "/security", "/security/passkeys/new", "/security/audit-log"]
 
 
-SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001", "/playground"]
+SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001", "/playground", "/models"]
 
 
 SHOWN += ["/usage", "/usage?by=member&keys=mine", "/requests", "/credit", "/credit/entries"]

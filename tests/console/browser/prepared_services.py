@@ -35,6 +35,7 @@ without_metering = failing(
     "StatementService.ListRequests",
     "StatementService.ListLedgerDays",
     "SpendLimitService.ListSpendLimits",
+    "StatementService.ListPrices",
 )
 
 
@@ -128,6 +129,11 @@ def become_viewer_without_credit(backends: Backends) -> None:
     run_out_of_credit(backends)
     backends.auth.set_role(AccountRole.VIEWER)
     backends.auth.set_role(AccountRole.OWNER, MEMBER_ID)
+
+
+def measure_models(backends: Backends) -> None:
+    backends.fill()
+    backends.router.be_measured()
 
 
 def owe(backends: Backends) -> None:
