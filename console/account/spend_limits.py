@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.display.language import N_, _
+from console.display.language import N_, _, in_figures
 from console.display.words import usd
 from console.services import TokenMetadata, if_available, token_metadata
 from console.web.forms import Form, Refusal, Rules, parse_dollars
@@ -56,7 +56,7 @@ class SpendMeter:
 
     @property
     def field_value(self) -> str:
-        return "" if self.limit_nanos is None else format_usd(self.limit_nanos)
+        return "" if self.limit_nanos is None else in_figures(format_usd(self.limit_nanos))
 
     @property
     def percent(self) -> int:

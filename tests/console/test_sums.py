@@ -274,4 +274,4 @@ def test_verifying_proves_the_same_balance(console: ConsoleHarness, book: Ledger
         answer = console.post("/credit/verify", session=console.auth.sign_in())
     assert "Your ledger adds up" in answer.text
     assert f"{len(book.entries)} of them" in answer.text
-    assert f'make the balance, <data value="{format_usd(book.balance_nanos)}">' in answer.text
+    assert f"make the balance, ${format_usd(book.balance_nanos)}." in answer.text

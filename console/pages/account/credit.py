@@ -12,7 +12,7 @@ from console.account import usage
 from console.account.key_names import KeyNames, add_key_names, read_key_names
 from console.account.monthly_costs import read_monthly_costs
 from console.display.language import N_, _, ngettext
-from console.display.words import MONTHS, time_of
+from console.display.words import month, time_of
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import EARLIEST, Days, date_in, days_in
@@ -54,7 +54,7 @@ class Month:
 
     @property
     def words(self) -> str:
-        return f"{MONTHS[self.first.month - 1]} {self.first.year}"
+        return month(self.first)
 
     @property
     def path(self) -> str:
@@ -78,7 +78,7 @@ class Day:
         rows, balance_nanos, requests = [], self.sums.balance_nanos, self.sums.requests
         of_payments_nanos = sum(entry.loss_nanos for entry in self.bookings)
         if self.sums.charged_nanos or requests or self.sums.loss_nanos != of_payments_nanos:
-            words = ngettext("%(count)s request", "%(count)s requests", requests, count=f"{requests:,}")
+            words = ngettext("%(num)s request", "%(num)s requests", requests)
             rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
             balance_nanos += self.sums.charged_nanos
         for entry in self.bookings:

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.display.language import N_, _
+from console.display.language import N_, _, in_figures
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
@@ -47,7 +47,9 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         ),
     )
     low_balance = None if told is None else told.low_balance
-    own_threshold = "" if low_balance is None or low_balance.is_default else format_usd(low_balance.threshold_nanos)
+    own_threshold = (
+        "" if low_balance is None or low_balance.is_default else in_figures(format_usd(low_balance.threshold_nanos))
+    )
     return visit.render(
         "notices.html",
         refusal=refusal,

@@ -6,12 +6,12 @@ from starlette.responses import JSONResponse, Response
 
 from console.display.language import _
 from console.services import if_available
-from console.web.forms import Refusal, read_body
+from console.web.forms import Refusal, parse_dollars, read_body
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
+from services.chassis.money import NANOS_PER_DOLLAR
 
 if TYPE_CHECKING:
     from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
@@ -38,7 +38,7 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
         refusal=refusal,
         amounts=amounts,
         chosen=visit.form.get("amount") or str(first),
-        other=_other_amount(visit),
+        other=visit.form.get("other"),
         least=least,
         most=most,
         is_cancelled="cancelled" in visit.query,
@@ -50,7 +50,7 @@ async def begin(visit: Visit) -> Response:
     """Sends the browser on to the page where the user pays."""
     payments = _payments(visit)
     try:
-        cents = _cents(_other_amount(visit) or visit.form.get("amount"))
+        cents = _cents(visit.form.get("other") or visit.form.get("amount"))
     except ValueError:
         raise Refusal({"other": _("An amount in dollars and cents, such as 25 or 12.50.")}) from None
     request = pb.CreateCheckoutRequest(
@@ -98,13 +98,9 @@ def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
     return payments
 
 
-def _other_amount(visit: Visit) -> str:
-    return visit.form.get("other").removeprefix("$").replace(",", "")
-
-
 def _cents(given: str) -> int:
     """Returns whole cents; raises ValueError for anything else."""
-    cents, rest = divmod(parse_usd(given), NANOS_PER_CENT)
+    cents, rest = divmod(parse_dollars(given), NANOS_PER_CENT)
     if rest:
         raise ValueError("less than a cent")
     return cents

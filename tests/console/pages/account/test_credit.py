@@ -78,4 +78,4 @@ def test_the_exact_balance_is_told_only_where_it_differs_from_what_is_shown(cons
     session = console.auth.sign_in()
     assert "Exactly" not in console.get("/credit", session).text
     console.metering.book(1)
-    assert "$5.000000001</data>" in console.get("/credit", session).text
+    assert "Exactly $5.000000001" in console.get("/credit", session).text
