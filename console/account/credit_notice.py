@@ -72,7 +72,12 @@ class CreditNotices:
         if self._task is None:
             return None
         done, _pending = await asyncio.wait([self._task], timeout=WITHIN_S)
-        return self._task.result() if done else None
+        if not done:
+            return None
+        if error := self._task.exception():
+            self._visit.console.log.failure("page.failed", error, request_id=self._visit.request.state.request_id)
+            return None
+        return self._task.result()
 
     def _is_of_account(self) -> bool:
         is_operators = self._visit.request.url.path.startswith("/operator")

@@ -171,6 +171,15 @@ def test_while_metering_is_away_or_hangs_pages_are_there_without_it(
     assert (hanging.status, OUT in hanging.text) == (200, False)
 
 
+def test_a_fault_of_the_notice_is_logged_and_costs_no_page(
+    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = console.log_stream.getvalue().count("page.failed")
+    monkeypatch.setattr("console.account.credit_notice.notice_of", None)
+    assert console.get("/security", console.auth.sign_in()).status == 200
+    assert console.log_stream.getvalue().count("page.failed") == logged + 1
+
+
 def test_the_threshold_is_the_one_of_notices(console: ConsoleHarness) -> None:
     console.backends.fill()
     console.metering.change("UPDATE accounts SET low_balance_nanos = :nanos", nanos=FILLED_BALANCE_NANOS + 1)
