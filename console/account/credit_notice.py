@@ -96,5 +96,5 @@ async def _owners(visit: Visit) -> tuple[str, ...]:
     request = users_pb2.ListMembersRequest(account_id=visit.account_id)
     listed = await visit.optional(visit.auth.accounts.ListMembers(request), "members")
     members = [] if listed is None else listed.members
-    names = (each.user.name for each in members if each.role == ACCOUNT_ROLE_OWNER)
-    return tuple(name for name in names if name)[:OWNERS_NAMED]
+    owners = (each.user for each in members if each.role == ACCOUNT_ROLE_OWNER)
+    return tuple(user.name for user in owners if user.name and not user.HasField("disable_time"))[:OWNERS_NAMED]
