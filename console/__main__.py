@@ -37,6 +37,7 @@ async def main() -> None:
             log,
             serves_operators=settings.console_role == "operator-console",
             public_origin=settings.console_public_url.rstrip("/"),
+            contact_email=settings.console_contact_email,
             processes=tuple(parse_addresses(settings.console_status_addresses)),
         )
         capacity = Capacity(settings.console_connections, Addresses(settings.trusted_proxies), console.clock, log)

@@ -12,12 +12,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from console.account import credit_notice
+from console.display.language import _
 from console.routes import PAGES, PageRoute, find_page
 from console.web import step_up
 from console.web.capacity import Capacity
 from console.web.forms import Form, read_form, status_of
 from console.web.metrics import PageMetrics
-from console.web.visit import Console, Visit, sign_in_first, with_query, with_retry_after
+from console.web.rendering import PageResponse
+from console.web.visit import Console, Visit, no_such_page, sign_in_first, with_query, with_retry_after
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import Headers
@@ -77,7 +80,7 @@ class ConsoleApp:
         began_s = self._console.clock.elapsed_s()
         receive = TimedReceive(request.receive, _timeout_s(page))
         visit = Visit(self._console, Request(request.scope, receive), Form([]))
-        response = self._refuse_strangers(visit, page) or await self._respond(visit, page)
+        response = await self._respond(visit, page)
         visit.apply_cookies(response)
         self._protect(response)
         self._metrics.answered(page.path, response.status_code, self._console.clock.elapsed_s() - began_s)
@@ -97,21 +100,29 @@ class ConsoleApp:
         return None
 
     async def _respond(self, visit: Visit, page: PageRoute) -> Response:
-        try:
-            if page.is_webhook:
-                return await page.handler(visit)
-            if not page.has_upload:
-                visit.form = await read_form(visit.request)
-            await self._find_out_who(visit, page)
-            if page.needs_account and not visit.account_id:
-                return visit.render("no_account.html")
-            self._require_role(visit, page)
+        with credit_notice.CreditNotices(visit) as notices:
+            try:
+                response = self._refuse_strangers(visit, page) or await self._handle(visit, page, notices)
+                return await _completed(response, notices)
+            except LegatoError as error:
+                refused = await self._refused(visit, error, page)
+            except Exception as error:
+                self._console.log.failure("page.failed", error, request_id=visit.request.state.request_id)
+                refused = await self._refused(visit, internal_error(), page)
+            return await _completed(refused, notices)
+
+    async def _handle(self, visit: Visit, page: PageRoute, notices: credit_notice.CreditNotices) -> Response:
+        if page.is_webhook:
             return await page.handler(visit)
-        except LegatoError as error:
-            return await self._refused(visit, error, page)
-        except Exception as error:
-            self._console.log.failure("page.failed", error, request_id=visit.request.state.request_id)
-            return await self._refused(visit, internal_error(), page)
+        if not page.has_upload:
+            visit.form = await read_form(visit.request)
+        await self._find_out_who(visit, page)
+        if page.needs_account and not visit.account_id:
+            return visit.render("no_account.html")
+        self._require_role(visit, page)
+        if page.is_of_account:
+            notices.begin()
+        return await page.handler(visit)
 
     async def _find_out_who(self, visit: Visit, page: PageRoute) -> None:
         token = visit.session_token
@@ -132,9 +143,9 @@ class ConsoleApp:
         """Hides operators' pages from all other users, and refuses pages that a role does not include. The services
         refuse what these pages would ask for as well."""
         if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
-            raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+            raise no_such_page()
         if page.needs_notes_role and not visit.who.may_write:
-            raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+            raise LegatoError(Reason.ROLE_MISSING, _("Your role in this account does not allow this."))
 
     async def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:
@@ -190,6 +201,13 @@ class ConsoleApp:
     def _protect(self, response: Response) -> None:
         for name, value in self._console.protection.headers.items():
             response.headers[name] = value
+
+
+async def _completed(response: Response, notices: credit_notice.CreditNotices) -> Response:
+    """Renders a page, now that its own part is known."""
+    if isinstance(response, PageResponse):
+        response.complete(credit_notice=await notices.find())
+    return response
 
 
 def new_server(app: ConsoleApp, capacity: Capacity, drain_s: float) -> HttpServer:

@@ -10,6 +10,7 @@ from console.pages.account import (
     documents,
     keys,
     memory,
+    models,
     notices,
     overview,
     payments,
@@ -31,9 +32,9 @@ from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
 from console.pages.user import invitation, security, sign_in, sso
 from console.web import step_up
+from console.web.forms import unreadable_form
 from console.web.refusals import Handler
 from console.web.shown_once import ShownOnce
-from services.chassis.errors import LegatoError, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,12 @@ class PageRoute:
     def needs_operator(self) -> bool:
         """Returns whether the page exists for operators alone."""
         return self.path.startswith("/operator")
+
+    @property
+    def is_of_account(self) -> bool:
+        """Returns whether it shows something of the visitor's account, and not only a file or figures."""
+        is_file = self.is_json or self.path.endswith(".csv")
+        return self.method == "GET" and self.needs_sign_in and not (is_file or self.needs_operator)
 
     @property
     def shows_once(self) -> bool:
@@ -101,6 +108,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/keys/{key_id}/spend-limits", get=spending.show_key, post=spending.set_key_limits),
     *_page("/keys/{key_id}/rotate", post=keys.rotate),
     *_page("/keys/{key_id}/revoke", post=keys.revoke),
+    *_page("/models", get=models.show, needs_account=True),
     *_page("/usage", get=usage.show),
     *_page("/usage.csv", get=usage.download),
     *_page("/requests", get=requests.show),
@@ -205,4 +213,4 @@ def find_page(method: str, path: str) -> tuple[PageRoute, dict[str, Any]]:
         match = re.fullmatch(pattern, path)
         if page.method == method and page.needs_sign_in and match:
             return page, match.groupdict()
-    raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.")
+    raise unreadable_form()

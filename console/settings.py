@@ -37,6 +37,10 @@ class ConsoleServerSettings(ProcessSettings, frozen=True, kw_only=True):
     console_operations_listen: OperationsListen = ""
     # Whether it serves operators too. What it may do is decided by its certificate, or by the services' own setting.
     console_role: ConsoleRole = "console"
+    # Whom owners write to for credit; empty: pages tell no address.
+    console_contact_email: Annotated[
+        str, msgspec.Meta(pattern=r"^$|^[^@\s]+@[^@\s]+$", description="an email address")
+    ] = ""
     # What operators see the state of: NAME=HOST:PORT or NAME=unix:PATH, where each process serves health and metrics.
     console_status_addresses: str = ""
     auth_address: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from console.display.language import N_, _, in_figures
 from console.display.words import usd
 from console.services import TokenMetadata, if_available, token_metadata
 from console.web.forms import Form, Refusal, Rules, parse_dollars
@@ -15,11 +16,13 @@ from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 WHOLE_ACCOUNT: Final = ""
 # From here on a meter warns.
 NEARLY_PERCENT: Final = 80
-PERIODS: Final = {"day": "a day", "month": "a month", "total": "in all"}
+PERIODS: Final = {"day": N_("A day"), "month": N_("A month"), "total": N_("In all")}
+_FIELD_LABELS: Final = {"day": N_("Dollars a day"), "month": N_("Dollars a month"), "total": N_("Dollars in all")}
+_WITHIN: Final = {"day": N_("%(limit)s a day"), "month": N_("%(limit)s a month"), "total": N_("%(limit)s in all")}
 _RENEWALS: Final = {
-    "day": "Starts anew at midnight, in UTC",
-    "month": "Starts anew on the first of the month, in UTC",
-    "total": "Never starts anew",
+    "day": N_("Starts anew at midnight, in UTC"),
+    "month": N_("Starts anew on the first of the month, in UTC"),
+    "total": N_("Never starts anew"),
 }
 
 Spends = dict[str, pb.Spend]
@@ -36,24 +39,24 @@ class SpendMeter:
 
     @property
     def title(self) -> str:
-        return PERIODS[self.period].capitalize()
+        return _(PERIODS[self.period])
 
     @property
     def renewal(self) -> str:
-        return _RENEWALS[self.period]
+        return _(_RENEWALS[self.period])
 
     @property
     def field_label(self) -> str:
-        return f"Dollars {PERIODS[self.period]}"
+        return _(_FIELD_LABELS[self.period])
 
     @property
     def within(self) -> str:
         """Says the limit, for a key that cannot have more."""
-        return f"{usd(self.limit_nanos or 0)} {PERIODS[self.period]}"
+        return _(_WITHIN[self.period], limit=usd(self.limit_nanos or 0))
 
     @property
     def field_value(self) -> str:
-        return "" if self.limit_nanos is None else format_usd(self.limit_nanos)
+        return "" if self.limit_nanos is None else in_figures(format_usd(self.limit_nanos))
 
     @property
     def percent(self) -> int:
@@ -126,8 +129,8 @@ def limits_in(form: Form) -> pb.SpendLimits:
     limits = {}
     with Rules(form) as rules:
         for period in PERIODS:
-            nanos = rules.parse(parse_dollars, period, "An amount in dollars such as 5.00, or nothing.")
-            rules.require(0 <= (nanos or 0) <= LARGEST_BOOKING_NANOS, period, "From 0 to a million dollars.")
+            nanos = rules.parse(parse_dollars, period, _("An amount in dollars such as 5.00, or nothing."))
+            rules.require(0 <= (nanos or 0) <= LARGEST_BOOKING_NANOS, period, _("From 0 to a million dollars."))
             limits[f"{period}_nanos"] = nanos
     return pb.SpendLimits(**limits)
 

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from console.display.charts import CostChart, cost_chart
+from console.display.language import _
 from console.display.words import day, day_range
 from console.web.periods import Period, period_in, stamp_of
 from console.web.visit import Visit
@@ -24,9 +25,13 @@ Prices = dict[str, pb.Price]
 
 async def balance(visit: Visit) -> pb.Balance | None:
     """Returns the balance; None if metering does not answer."""
-    request = pb.GetBalanceRequest(account_id=visit.account_id)
-    found = await visit.optional(visit.metering.metering.GetBalance(request), "balance")
+    found = await visit.credit()
     return None if found is None else found.balance
+
+
+def free_nanos(balance: pb.Balance) -> int:
+    """Returns what new requests can hold."""
+    return max(0, balance.balance_nanos - balance.held_nanos - balance.owed_nanos)
 
 
 async def read_prices(visit: Visit) -> Prices:
@@ -54,6 +59,14 @@ async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, pb.Usa
     request = usage_request(visit, period, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
     listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
     return None if listed is None else {row.key_id: row for row in listed.rows}
+
+
+async def usage_by_class(visit: Visit) -> dict[str, pb.UsageRow] | None:
+    """Returns the last 30 days by class, of those that have any usage; None if metering does not answer."""
+    period = period_in({}, visit.zone, visit.now)
+    request = usage_request(visit, period, group_by_class=True, bucket=pb.USAGE_BUCKET_PERIOD)
+    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
+    return None if listed is None else {row.class_id: row for row in listed.rows}
 
 
 def usage_request(
@@ -89,18 +102,18 @@ def chart_of(rows: Iterable[pb.UsageRow], period: Period, name_of: Callable[[pb.
 def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
     """Estimates, from the last full days, when the credit is used up. A range, since days differ."""
     if free_nanos <= 0:
-        return "Used up"
+        return _("Used up")
     recent = day_totals[-RECENT_DAYS - 1 : -1]
     mean = statistics.fmean(recent) if recent else 0.0
     if mean <= 0:
         # Days are compared when they are over.
-        return "Too early to tell" if any(day_totals[-1:]) else "No recent use"
+        return _("Too early to tell") if any(day_totals[-1:]) else _("No recent use")
     spread = statistics.pstdev(recent) / math.sqrt(len(recent))
     soonest = free_nanos / (mean + spread)
     latest = free_nanos / max(mean - spread, mean / 4)
     if soonest > LONGEST_ESTIMATE_DAYS:
-        return "More than a year"
+        return _("More than a year")
     first = now.date() + timedelta(days=int(soonest))
     if latest > LONGEST_ESTIMATE_DAYS:
-        return f"{day(first)} or later"
+        return _("%(day)s or later", day=day(first))
     return day_range(first, now.date() + timedelta(days=int(latest)))

@@ -31,16 +31,26 @@ class Pages:
     def text(self, template: str, context: dict[str, Any]) -> str:
         return self._environment.get_template(template).render(context)
 
-    def response(
-        self, template: str, context: dict[str, Any], status: int, *, takes_gzip: bool, has_secret: bool
-    ) -> Response:
-        """Renders a page. One with a secret is never compressed: its length would tell something of it."""
-        body = self.text(template, context).encode()
-        headers = {"vary": "accept-encoding"}
-        if takes_gzip and not has_secret and len(body) >= COMPRESSED_FROM_BYTES:
+
+class PageResponse(Response):
+    """A page, which is rendered when that is known which every page tells."""
+
+    def __init__(
+        self, pages: Pages, template: str, context: dict[str, Any], status: int, *, may_compress: bool
+    ) -> None:
+        super().__init__(None, status, {"vary": "accept-encoding"}, HTML)
+        self._pages = pages
+        self._template = template
+        self._context = context
+        self._may_compress = may_compress
+
+    def complete(self, **context: Any) -> None:
+        body = self._pages.text(self._template, {**self._context, **context}).encode()
+        if self._may_compress and len(body) >= COMPRESSED_FROM_BYTES:
             body = gzip.compress(body, 4, mtime=0)
-            headers["content-encoding"] = "gzip"
-        return Response(body, status, headers, HTML)
+            self.headers["content-encoding"] = "gzip"
+        self.body = body
+        self.headers["content-length"] = str(len(body))
 
 
 def new_environment(assets: Assets) -> Environment:
@@ -55,7 +65,7 @@ def new_environment(assets: Assets) -> Environment:
     )
     # A sentence may go over several lines of a template.
     environment.policies["ext.i18n.trimmed"] = True
-    environment.install_gettext_callables(language.gettext, language.ngettext, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_callables(language.gettext, language.plural_form, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
         asset=assets.path_of,
         language=language.tag,
@@ -69,13 +79,27 @@ def new_environment(assets: Assets) -> Environment:
         plural=words.plural,
         long_day=words.day,
         short_day=words.short_day,
+        day_range=words.day_range,
+        exact_places=words.exact_places,
+        in_words=words.in_words,
         action_words=words.action_words,
         operator_pages=words.OPERATOR_PAGES,
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),
     )
     environment.filters.update(
-        usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger, size=words.size
+        usd=_money,
+        credit=_credit,
+        exact_usd=words.exact,
+        product_usd=words.product,
+        ledger=_ledger,
+        number=words.number,
+        percent=words.percent,
+        size=words.size,
+        time=_time,
+        # Without the currency.
+        exact=format_usd,
+        product=_product,
     )
     return environment
 
@@ -95,8 +119,8 @@ def _data(nanos: int, shown: str) -> Markup:
 
 def _ledger(nanos: int) -> Markup:
     """Formats all nine decimals, so that columns align and add up; what is less than a cent stands back."""
-    shown = words.exact(nanos)
-    return _data(nanos, f'{shown[:-7]}<span class="rest">{shown[-7:]}</span>')
+    digits = words.nine_decimals(nanos)
+    return _data(nanos, words.dollars(nanos, f'{digits[:-7]}<span class="rest">{digits[-7:]}</span>'))
 
 
 def _product(millionths: int) -> str:
@@ -110,7 +134,7 @@ def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:
     moment = words.time_of(when) if isinstance(when, Timestamp) else when.astimezone(UTC)
     shown = words.short_day(moment.date(), year=True)
     if to != "day":
-        shown = f"{shown}, {moment:%H:%M} UTC"
+        shown = f"{shown}, {words.clock(moment)} UTC"
     # A day is the same everywhere only if it is not moved.
     data = "" if to == "day" and isinstance(when, datetime) else f' data-to="{to}"'
     return Markup(f'<time datetime="{moment:%Y-%m-%dT%H:%M:%SZ}"{data}>{shown}</time>')  # noqa: S704

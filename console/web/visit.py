@@ -1,5 +1,6 @@
 """One request to the console: who makes it, what the form says, and how it is answered."""
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,17 +12,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.display import language
+from console.display.language import _
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
 from console.web.flash_messages import TIMED, FlashMessage, flash_message_in
 from console.web.forms import Form, Refusal
 from console.web.protection import Protection
-from console.web.rendering import Pages
+from console.web.rendering import PageResponse, Pages
 from console.web.zones import ZONE_COOKIE, Zone, find_zone
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1.credentials_pb2 import GetSignInMethodsRequest, GetSignInMethodsResponse
+from legato_protos.metering.v1.metering_pb2 import GetBalanceRequest, GetBalanceResponse
 from legato_protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
@@ -53,6 +56,8 @@ class Console:
     processes: tuple[ProcessAddress, ...] = ()
     # Where links for users lead, if not here.
     public_origin: str = ""
+    # The address of the operators, to whom owners write; empty: none is told.
+    contact_email: str = ""
 
     @property
     def cookie_name(self) -> str:
@@ -105,6 +110,7 @@ class Visit:
     # Cookies that the response sets, by name; None removes one.
     cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
     _resolved_at_s: float = 0.0
+    _credit: "asyncio.Task[GetBalanceResponse | None] | None" = None
     _began_s: float = field(init=False)
     # The services, called on behalf of the visitor.
     auth: AuthCalls = field(init=False, repr=False)
@@ -127,7 +133,7 @@ class Visit:
     def payments(self) -> PaymentsCalls:
         """Returns payments, where credit can be bought; elsewhere there is no such page."""
         if self.console.services.payments is None:
-            raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+            raise no_such_page()
         return PaymentsCalls(self.console.services.payments, self)
 
     @property
@@ -239,6 +245,14 @@ class Visit:
         request = auth_pb2.GetAccountRequest(account_id=self.who.account_id)
         return (await self.auth.account_admin.GetAccount(request)).account
 
+    def credit(self) -> "asyncio.Task[GetBalanceResponse | None]":
+        """Reads the credit of the account, once for whatever the page shows of it; None if metering does not answer."""
+        if self._credit is None:
+            request = GetBalanceRequest(account_id=self.account_id, tells_outlook=True)
+            answer = self.optional(self.metering.metering.GetBalance(request), "balance")
+            self._credit = asyncio.create_task(answer)
+        return self._credit
+
     async def optional(self, answer: Awaitable[AnswerT], name: str) -> AnswerT | None:
         """Returns an answer without which a page is incomplete, but there all the same; None if there is none."""
         try:
@@ -266,9 +280,10 @@ class Visit:
         has_secret: bool = False,
         **context: Any,
     ) -> Response:
-        """Renders a page, which says what is wrong with the form that it answers."""
+        """Returns a page, which says what is wrong with the form that it answers."""
         notice = self._take_message() if self.known is not None or template == "sign_in.html" else None
-        response = self.console.pages.response(
+        response = PageResponse(
+            self.console.pages,
             template,
             {
                 "who": self.known,
@@ -280,21 +295,23 @@ class Visit:
                 "origin": self.origin,
                 "now": self.now,
                 "notice": notice,
+                "may_pay": self.known is not None and self.may_pay,
+                "contact_email": self.console.contact_email,
                 "serves_operators": self.console.serves_operators,
                 "problem": refusal,
                 "problems": refusal.problems if refusal else {},
                 **context,
             },
             refusal.status if refusal else status,
-            takes_gzip="gzip" in self.request.headers.get("accept-encoding", ""),
-            has_secret=has_secret,
+            # The length of a compressed page would tell something of its secret.
+            may_compress=not has_secret and "gzip" in self.request.headers.get("accept-encoding", ""),
         )
         return response if refusal is None else with_retry_after(response, refusal)
 
     def require_step_up(self) -> None:
         """Asks who it is before anything is done: the services would ask too, each at its own step."""
         if time_of(self.who.resolved.step_up_until_time) <= self.now:
-            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+            raise LegatoError(Reason.STEP_UP_REQUIRED, _("Confirm that it is you, then repeat this."))
 
     async def record_operator_action(
         self, action: "pb.OperatorAction.ValueType", account_id: str = "", object_id: str = ""
@@ -341,8 +358,12 @@ def with_retry_after(response: Response, error: LegatoError) -> Response:
     return response
 
 
+def no_such_page() -> LegatoError:
+    return LegatoError(Reason.NOT_FOUND, _("There is no such page."))
+
+
 def sign_in_first() -> LegatoError:
-    return LegatoError(Reason.SESSION_ENDED, "Please sign in.")
+    return LegatoError(Reason.SESSION_ENDED, _("Please sign in."))
 
 
 def own_path(given: str, otherwise: str = "/") -> str:

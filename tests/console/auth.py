@@ -239,8 +239,8 @@ class Auth:
     def be_operator(self, *, is_operator: bool = True) -> None:
         self.change_user(is_operator=is_operator)
 
-    def set_role(self, role: AccountRole) -> None:
-        self._execute(_own(user_tables.memberships).values(role=role))
+    def set_role(self, role: AccountRole, user_id: str = USER_ID) -> None:
+        self._execute(sa.update(user_tables.memberships).filter_by(user_id=user_id).values(role=role))
 
     def leave_account(self) -> None:
         self._execute(sa.delete(user_tables.memberships).filter_by(user_id=USER_ID))

@@ -99,6 +99,13 @@ class Backends:
         if name in self.fail:
             raise self.fail[name]
 
+    @property
+    def calls_of_page(self) -> list[str]:
+        """Returns those beside the ones of every page: who the visitor is, and how much credit there is."""
+        return [
+            each for each in self.calls if each not in ("SignInService.ResolveSession", "MeteringService.GetBalance")
+        ]
+
     def told(self, answer: Any) -> Any:
         if self.has_long_names:
             lengthen(answer)

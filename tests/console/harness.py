@@ -67,8 +67,9 @@ class ConsoleHarness:
         self._patience = contextlib.ExitStack()
 
     def start(self) -> None:
-        for timeout in ("console.process_status.READ_WITHIN_S", "console.services.READ_TIMEOUT_S"):
-            self._patience.enter_context(mock.patch(timeout, 60.0))
+        timeouts = ("process_status.READ_WITHIN_S", "services.READ_TIMEOUT_S", "account.credit_notice.WITHIN_S")
+        for timeout in timeouts:
+            self._patience.enter_context(mock.patch(f"console.{timeout}", 60.0))
         self._thread.start()
         assert self._started.wait(60)
 

@@ -48,6 +48,7 @@ FIRST_CREDIT_NANOS: Final = 5 * DOLLAR
 FILLED_BALANCE_NANOS: Final = 42_187_654_321
 HELD_NANOS: Final = 8_400_000
 CHARGES: Final = 64
+RULES: Final = NoticeRules(low_balance_nanos=DOLLAR)
 _ENDS: Final[tuple[End, ...]] = ("complete", "complete", "complete", "complete", "client_gone", "upstream_cut")
 _CLASSES: Final = ("forte", "mezzo", "fortissimo")
 
@@ -125,7 +126,7 @@ class Metering:
             SpendLimitServicer(self.database, writer, log),
             StatementServicer(self.database),
             ReportServicer(self.database),
-            NoticeThresholdServicer(self.database, NoticeRules(low_balance_nanos=DOLLAR)),
+            NoticeThresholdServicer(self.database, RULES),
         ]
 
     def payment_booking(self, log: Log) -> PaymentBookingServicer:
@@ -133,7 +134,7 @@ class Metering:
 
     def _one_writer(self, log: Log) -> Writer:
         if self._writer is None:
-            self._writer = Writer(self.database, self.prices, LIFE_S, log)
+            self._writer = Writer(self.database, self.prices, LIFE_S, log, notice_rules=RULES)
         return self._writer
 
     async def close(self) -> None:
@@ -215,6 +216,12 @@ class Metering:
 
     def book(self, amount_nanos: int, reference: str = "test", account_id: str = ACCOUNT_ID) -> None:
         self.write([credit(amount_nanos, f"{reference}-{account_id}", NOW_US, "A test", account_id=account_id)])
+
+    def leave(self, left_nanos: int) -> None:
+        """Ends what runs, and leaves so much credit."""
+        self.change("DELETE FROM holds WHERE state = 'held'")
+        self.change("UPDATE accounts SET held_nanos = 0")
+        self.book(left_nanos - self.balance_nanos(), f"all-but-{left_nanos}")
 
     def owe(self, owed_nanos: int) -> None:
         """Takes all credit, and a payment back that was spent."""

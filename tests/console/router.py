@@ -11,6 +11,7 @@ from services.router.providers import open_provider
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.routing.model_states import ModelStates
 from services.router.routing.outcomes import CUT, CallOutcome, CallRole
+from services.router.routing.recent_speed import LEAST_ANSWERS
 from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.target import DEFAULT_TIMEOUTS
@@ -69,6 +70,17 @@ def count_outcomes(states: ModelStates) -> None:
             models.outcomes.note(role, targets[name], outcome)
 
 
+def count_answers(states: ModelStates, clock: FakeClock) -> None:
+    for class_id in CLASSES:
+        for state in states.by_class[class_id].all:
+            for _ in range(LEAST_ANSWERS):
+                attempt = state.breaker.start_attempt()
+                clock.advance(0.8)
+                attempt.begun()
+                clock.advance(0.0 if class_id == EVALUATED else 2.0)
+                attempt.finished(900, 120)
+
+
 class Router:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -79,12 +91,13 @@ class Router:
         self._is_busy = False
         self._is_usual = False
         self._evaluates = False
+        self._is_measured = False
 
     def reset(self) -> None:
         """Leaves three classes of models that were never asked, and nothing that grounds chats."""
         self.grounding.reset()
         if not self._is_usual:
-            self._is_busy = self._evaluates = False
+            self._is_busy = self._evaluates = self._is_measured = False
             self.bundle()
             self._is_usual = True
 
@@ -123,6 +136,10 @@ class Router:
         """Has chats running, and one model failing, at the first call of a test."""
         self._is_usual, self._is_busy, self._states = False, True, None
 
+    def be_measured(self) -> None:
+        """Has each model answered some chats at the first call of a test: those of one class come whole."""
+        self._is_usual, self._is_measured, self._states = False, True, None
+
     def servicers(self, log: Log) -> list[object]:
         states = self._states
         if states is None:
@@ -139,7 +156,8 @@ class Router:
     def _open(self, log: Log) -> ModelStates:
         open_one = partial(open_provider, local_model_socket=self._folder / "no-model.sock")
         # Circuit breakers that are open stay so, however long a test takes.
-        states = ModelStates(self._routes, open_one, FakeClock(), log)
+        clock = FakeClock()
+        states = ModelStates(self._routes, open_one, clock, log)
         self._opened.append(states)
         if self._is_busy:
             for state in (each for class_id in CLASSES for each in states.by_class[class_id].all):
@@ -150,6 +168,8 @@ class Router:
                         state.breaker.failed(state.breaker.start_attempt())
         if self._evaluates:
             count_outcomes(states)
+        if self._is_measured:
+            count_answers(states, clock)
         return states
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from tests.console.harness import ConsoleHarness
 LARGEST_PAGE_BYTES = 30_000
 LARGEST_SCRIPTS_BYTES = 15_000
 REQUESTS_MOST = 4
-# Beside the one that finds out who is signed in.
+# Beside the two of every page.
 CALLS_MOST = 4
 ASSET = re.compile(r'(?:href|src)="(/static/[^"]+)"')
 GZIP = {"Accept-Encoding": "gzip"}
@@ -27,5 +27,6 @@ def test_a_page_is_small_and_asks_little(console: ConsoleHarness, name: str) -> 
     assert len(sizes) < REQUESTS_MOST
     assert int(answer.headers["content-length"]) + sum(sizes.values()) < LARGEST_PAGE_BYTES
     assert sum(size for asset, size in sizes.items() if asset.endswith(".js")) < LARGEST_SCRIPTS_BYTES
-    calls = [call for call in console.backends.calls if call != "SignInService.ResolveSession"]
+    calls = console.backends.calls_of_page
     assert len(calls) <= CALLS_MOST, calls
+    assert console.backends.calls.count("MeteringService.GetBalance") <= 1

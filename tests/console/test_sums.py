@@ -8,15 +8,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
 from services.chassis.database.database import Database
+from services.chassis.money import format_usd
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
@@ -226,6 +229,30 @@ def test_the_statement_of_all_months_ends_at_the_balance(console: ConsoleHarness
     assert changes == book.balance_nanos
 
 
+def test_what_was_spent_this_month_and_by_the_same_day_of_the_last_is_what_the_ledger_has(
+    console: ConsoleHarness, book: Ledger
+) -> None:
+    zone, today = ZoneInfo(ZONE), date(2026, 10, 28)
+    charges = [entry for entry in book.entries if entry.kind in ("charge", "late_charge")]
+    days = [datetime.fromtimestamp(each.recorded_at_us / 1e6, zone).date() for each in charges]
+    spent, before = (
+        -sum(
+            charge.customer_nanos
+            for charge, day in zip(charges, days, strict=True)
+            if date(2026, month, 1) <= day <= today.replace(month=month)
+        )
+        for month in (10, 9)
+    )
+    assert before > spent > 0
+    shown = [f'<data value="{format_usd(nanos)}">' for nanos in (spent, before - spent, before)]
+    for path in ("/", "/credit"):
+        text = open_page(console, path)
+        sentence = re.findall(r"<p>\s*(<data[^\n]* was spent this month by today.*)", text)[0]
+        assert re.findall(r"<data[^>]*>", sentence) == shown
+        assert "less than in the same days of the month before" in sentence
+        assert "1\N{EN DASH}28 September 2026" in sentence
+
+
 def test_entries_are_those_of_the_ledger_with_the_balance_after_each(console: ConsoleHarness, book: Ledger) -> None:
     shown: list[list[int]] = []
     for text in all_pages(console, "/credit/entries"):
@@ -247,4 +274,4 @@ def test_verifying_proves_the_same_balance(console: ConsoleHarness, book: Ledger
         answer = console.post("/credit/verify", session=console.auth.sign_in())
     assert "Your ledger adds up" in answer.text
     assert f"{len(book.entries)} of them" in answer.text
-    assert f"make the balance, ${Decimal(book.balance_nanos).scaleb(-9):.9f}".rstrip("0") in answer.text
+    assert f"make the balance, ${format_usd(book.balance_nanos)}." in answer.text

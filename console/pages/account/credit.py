@@ -10,7 +10,9 @@ from starlette.responses import Response
 
 from console.account import usage
 from console.account.key_names import KeyNames, add_key_names, read_key_names
-from console.display.words import MONTHS, time_of
+from console.account.monthly_costs import read_monthly_costs
+from console.display.language import N_, _, ngettext
+from console.display.words import month, time_of
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import EARLIEST, Days, date_in, days_in
@@ -26,11 +28,11 @@ PAYMENT_PREFIX: Final = "stripe-"
 AUDIT_WAIT_MS: Final = 900
 AUDIT_TIMEOUT_S: Final = 5.0
 KINDS: Final = {
-    pb.LEDGER_ENTRY_KIND_GRANT: "Grant",
-    pb.LEDGER_ENTRY_KIND_ADJUSTMENT: "Adjustment",
-    pb.LEDGER_ENTRY_KIND_CHARGE: "Charge",
-    pb.LEDGER_ENTRY_KIND_LATE_CHARGE: "Late charge",
-    pb.LEDGER_ENTRY_KIND_LOSS: "Borne by the service",
+    pb.LEDGER_ENTRY_KIND_GRANT: N_("Grant"),
+    pb.LEDGER_ENTRY_KIND_ADJUSTMENT: N_("Adjustment"),
+    pb.LEDGER_ENTRY_KIND_CHARGE: N_("Charge"),
+    pb.LEDGER_ENTRY_KIND_LATE_CHARGE: N_("Late charge"),
+    pb.LEDGER_ENTRY_KIND_LOSS: N_("Borne by the service"),
 }
 
 
@@ -52,7 +54,7 @@ class Month:
 
     @property
     def words(self) -> str:
-        return f"{MONTHS[self.first.month - 1]} {self.first.year}"
+        return month(self.first)
 
     @property
     def path(self) -> str:
@@ -73,14 +75,15 @@ class Day:
     def rows(self) -> list[tuple[str, int, int, bool]]:
         """Says what was booked, the amount, the balance after it, and whether it is the first: the newest on top. The
         charges of a day are one row, after its grants and adjustments."""
-        rows, balance_nanos = [], self.sums.balance_nanos
+        rows, balance_nanos, requests = [], self.sums.balance_nanos, self.sums.requests
         of_payments_nanos = sum(entry.loss_nanos for entry in self.bookings)
-        if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos != of_payments_nanos:
-            words = f"{self.sums.requests:,} {'request' if self.sums.requests == 1 else 'requests'}"
+        if self.sums.charged_nanos or requests or self.sums.loss_nanos != of_payments_nanos:
+            words = ngettext("%(num)s request", "%(num)s requests", requests)
             rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
             balance_nanos += self.sums.charged_nanos
         for entry in self.bookings:
-            words = f"{KINDS[entry.kind]}: {entry.reason}" if entry.reason else KINDS[entry.kind]
+            kind = _(KINDS[entry.kind])
+            words = _("%(kind)s: %(reason)s", kind=kind, reason=entry.reason) if entry.reason else kind
             rows.append((words, entry.amount_nanos, balance_nanos, not rows))
             balance_nanos -= entry.amount_nanos
         return rows
@@ -110,17 +113,20 @@ async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> 
     this_month = Month(visit.zone.today(visit.now).replace(day=1))
     given = date_in(f"{visit.query.get('month', '')}-01")
     month = Month(min(max(given or this_month.first, EARLIEST), this_month.first))
-    balance, statement = await asyncio.gather(usage.balance(visit), _read_statement(visit, month))
+    balance, statement, monthly_costs = await asyncio.gather(
+        usage.balance(visit), _read_statement(visit, month), read_monthly_costs(visit)
+    )
     return visit.render(
         "credit.html",
         balance=balance,
+        free_nanos=usage.free_nanos(balance) if balance else 0,
+        monthly_costs=monthly_costs,
         statement=statement,
         month=month,
         is_this_month=month == this_month,
         kinds=KINDS,
         audited=audited,
         zone=visit.zone,
-        may_pay=visit.may_pay,
         payment_prefix=PAYMENT_PREFIX,
         file_path=with_query("/credit.csv", month.days.query),
         entries_path=with_query("/credit/entries", month.days.query),

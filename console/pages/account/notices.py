@@ -5,6 +5,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from console.display.language import N_, _, in_figures
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
@@ -18,17 +19,17 @@ from services.chassis.money import format_usd
 PATH: Final = "/settings/notices"
 LISTED: Final = 30
 KINDS: Final = {
-    "balance.low": "Low balance",
-    "spend_limit.near": "Spend limit near",
-    "spend_limit.reached": "Spend limit reached",
-    "key.expires_soon": "Key expires soon",
-    "key.new_network": "Key used from a new network",
-    "test": "Test",
+    "balance.low": N_("Low balance"),
+    "spend_limit.near": N_("Spend limit near"),
+    "spend_limit.reached": N_("Spend limit reached"),
+    "key.expires_soon": N_("Key expires soon"),
+    "key.new_network": N_("Key used from a new network"),
+    "test": N_("Test"),
 }
 STATES: Final = {
-    pb.DELIVERY_STATE_PENDING: ("", "Waiting"),
-    pb.DELIVERY_STATE_DELIVERED: ("good", "Delivered"),
-    pb.DELIVERY_STATE_FAILED: ("bad", "Not delivered"),
+    pb.DELIVERY_STATE_PENDING: ("", N_("Waiting")),
+    pb.DELIVERY_STATE_DELIVERED: ("good", N_("Delivered")),
+    pb.DELIVERY_STATE_FAILED: ("bad", N_("Not delivered")),
 }
 _TOLD: Final = (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.RATE_LIMITED)
 
@@ -46,7 +47,9 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         ),
     )
     low_balance = None if told is None else told.low_balance
-    own_threshold = "" if low_balance is None or low_balance.is_default else format_usd(low_balance.threshold_nanos)
+    own_threshold = (
+        "" if low_balance is None or low_balance.is_default else in_figures(format_usd(low_balance.threshold_nanos))
+    )
     return visit.render(
         "notices.html",
         refusal=refusal,
@@ -64,7 +67,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show, "low_balance", reasons=_TOLD)
 async def set_low_balance(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
-        problem = "An amount in dollars, such as 5.00, or nothing for the default."
+        problem = _("An amount in dollars, such as 5.00, or nothing for the default.")
         nanos = rules.parse(parse_dollars, "low_balance", problem)
     request = metering_pb.SetLowBalanceRequest(account_id=visit.account_id, threshold_nanos=nanos)
     await visit.metering.notice_thresholds.SetLowBalance(request)

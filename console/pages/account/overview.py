@@ -8,6 +8,8 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account import usage
+from console.account.monthly_costs import read_monthly_costs
+from console.display.language import _
 from console.display.snippets import snippets
 from console.display.words import time_of
 from console.pages.account import keys
@@ -34,14 +36,16 @@ async def show(visit: Visit, made: auth_pb2.CreateKeyResponse | None = None) -> 
         return visit.redirect("/operator")
     if not who.account_id:
         return visit.render("no_account.html")
-    balance, chart, listed = await asyncio.gather(
-        usage.balance(visit), usage.costs_by_class(visit), keys.keys_in_use(visit)
+    balance, chart, listed, monthly_costs = await asyncio.gather(
+        usage.balance(visit), usage.costs_by_class(visit), keys.keys_in_use(visit), read_monthly_costs(visit)
     )
-    free_nanos = balance.balance_nanos - balance.held_nanos - balance.owed_nanos if balance else 0
+    free_nanos = usage.free_nanos(balance) if balance else 0
     return visit.render(
         "overview.html",
         has_secret=made is not None,
         balance=balance,
+        free_nanos=free_nanos,
+        monthly_costs=monthly_costs,
         chart=chart,
         zone=visit.zone,
         today_nanos=chart.day_totals[-1] if chart else 0,
@@ -59,7 +63,7 @@ FIRST_KEY: Final = ShownOnce(auth_pb2.CreateKeyResponse, show)
 async def create_key(visit: Visit) -> Response:
     """Creates a key from the guide, and shows the guide with the key in it."""
     request = auth_pb2.CreateKeyRequest(
-        account_id=visit.account_id, name="First key", form_id=visit.form.get("form_id")
+        account_id=visit.account_id, name=_("First key"), form_id=visit.form.get("form_id")
     )
     made = await visit.auth.key_admin.CreateKey(request)
     if not made.api_key:
@@ -74,13 +78,13 @@ def needing_attention(listed: list[auth_pb2.Key], now: datetime) -> list[Attenti
             continue
         last_used = time_of(key.last_use_time if key.HasField("last_use_time") else key.create_time)
         if key.HasField("expire_time") and time_of(key.expire_time) - now < EXPIRES_SOON:
-            found.append(Attention(key, "warn", "Expires soon"))
+            found.append(Attention(key, "warn", _("Expires soon")))
         elif now - last_used > DORMANT_AFTER:
-            found.append(Attention(key, "warn", "Not used for a long time"))
+            found.append(Attention(key, "warn", _("Not used for a long time")))
         elif (
             not key.HasField("expire_time")
             and not key.HasField("requests_per_minute")
             and not key.HasField("tokens_per_minute")
         ):
-            found.append(Attention(key, "", "Neither expiry nor limit"))
+            found.append(Attention(key, "", _("Neither expiry nor limit")))
     return found

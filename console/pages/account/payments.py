@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, Response
 
+from console.display.language import _
 from console.services import if_available
-from console.web.forms import Refusal, read_body
+from console.web.forms import Refusal, parse_dollars, read_body
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
+from services.chassis.money import NANOS_PER_DOLLAR
 
 if TYPE_CHECKING:
     from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
@@ -37,7 +38,7 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
         refusal=refusal,
         amounts=amounts,
         chosen=visit.form.get("amount") or str(first),
-        other=_other_amount(visit),
+        other=visit.form.get("other"),
         least=least,
         most=most,
         is_cancelled="cancelled" in visit.query,
@@ -49,9 +50,9 @@ async def begin(visit: Visit) -> Response:
     """Sends the browser on to the page where the user pays."""
     payments = _payments(visit)
     try:
-        cents = _cents(_other_amount(visit) or visit.form.get("amount"))
+        cents = _cents(visit.form.get("other") or visit.form.get("amount"))
     except ValueError:
-        raise Refusal({"other": "An amount in dollars and cents, such as 25 or 12.50."}) from None
+        raise Refusal({"other": _("An amount in dollars and cents, such as 25 or 12.50.")}) from None
     request = pb.CreateCheckoutRequest(
         account_id=visit.account_id, amount_cents=cents, operation_id=visit.form.get("form_id")
     )
@@ -93,17 +94,13 @@ async def receive_event(visit: Visit) -> Response:
 def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
     payments = visit.payments.payments
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, "Only owners of the account add credit.")
+        raise LegatoError(Reason.ROLE_MISSING, _("Only owners of the account add credit."))
     return payments
-
-
-def _other_amount(visit: Visit) -> str:
-    return visit.form.get("other").removeprefix("$").replace(",", "")
 
 
 def _cents(given: str) -> int:
     """Returns whole cents; raises ValueError for anything else."""
-    cents, rest = divmod(parse_usd(given), NANOS_PER_CENT)
+    cents, rest = divmod(parse_dollars(given), NANOS_PER_CENT)
     if rest:
         raise ValueError("less than a cent")
     return cents

@@ -6,8 +6,10 @@ from services.auth.records.accounts import ClassAllowance
 from services.auth.wire.messages import SWITCHES
 from services.chassis.access_tokens import AccountRole
 from services.rules.model_classes import CLASSES
+from tests.console.auth_rows import MEMBER_ID
 from tests.console.backends import Backends, not_answering
 from tests.console.clock import NOW_US
+from tests.console.metering import DOLLAR
 from tests.console.processes import METRICS
 
 Prepare = Callable[[Backends], None]
@@ -33,6 +35,7 @@ without_metering = failing(
     "StatementService.ListRequests",
     "StatementService.ListLedgerDays",
     "SpendLimitService.ListSpendLimits",
+    "StatementService.ListPrices",
 )
 
 
@@ -105,6 +108,32 @@ def grow_stale_with_all_ways(backends: Backends) -> None:
 
 def pay(backends: Backends) -> None:
     backends.payments.pay()
+
+
+def run_out_of_credit(backends: Backends) -> None:
+    backends.fill()
+    backends.metering.leave(0)
+
+
+def run_low_on_credit(backends: Backends) -> None:
+    backends.fill()
+    backends.metering.leave(DOLLAR // 2)
+
+
+def suspend_without_credit(backends: Backends) -> None:
+    run_out_of_credit(backends)
+    suspend(backends)
+
+
+def become_viewer_without_credit(backends: Backends) -> None:
+    run_out_of_credit(backends)
+    backends.auth.set_role(AccountRole.VIEWER)
+    backends.auth.set_role(AccountRole.OWNER, MEMBER_ID)
+
+
+def measure_models(backends: Backends) -> None:
+    backends.fill()
+    backends.router.be_measured()
 
 
 def owe(backends: Backends) -> None:

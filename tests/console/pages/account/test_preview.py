@@ -21,7 +21,7 @@ def test_a_question_shows_notes_passages_tokens_and_price(console: ConsoleHarnes
     assert passages > 0
     assert added == notes + passages
     assert whole == added + character + question
-    assert len(console.backends.calls) <= 4
+    assert len(console.backends.calls_of_page) <= 4
 
 
 def test_the_preview_asks_for_what_a_chat_of_the_account_may_use(console: ConsoleHarness) -> None:

@@ -11,7 +11,7 @@ from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 
 
-@pytest.mark.parametrize("path", ["/usage", "/requests", "/credit"])
+@pytest.mark.parametrize("path", ["/usage", "/requests"])
 def test_a_page_without_metering_says_so(console: ConsoleHarness, path: str) -> None:
     console.backends.fill()
     names = ("MeteringService.ListUsage", "MeteringService.GetBalance", "StatementService.ListLedgerDays")

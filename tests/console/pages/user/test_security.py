@@ -14,10 +14,10 @@ def test_the_last_way_to_sign_in_cannot_be_removed(console: ConsoleHarness) -> N
     assert "This is your last way to sign in" in answer.text
 
 
-def test_the_security_page_takes_four_calls(console: ConsoleHarness) -> None:
+def test_the_security_page_takes_four_calls_beside_that_for_the_credit(console: ConsoleHarness) -> None:
     console.backends.offer_everything()
     session = console.auth.sign_in()
     console.backends.calls.clear()
     page = console.get("/security", session)
     assert ISSUER_HOST in page.text
-    assert len(console.backends.calls) == 4
+    assert len(console.backends.calls) == 5
