@@ -1,4 +1,4 @@
-"""What an event of the audit log changed: settings before and after, as records, JSON and messages."""
+"""Changes that events of the audit log tell: settings before and after, as records, JSON and messages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -1,5 +1,5 @@
-"""What the audit log may say of a change: settings, by ids, numbers and words from lists. Names, addresses, content and
-secrets are not among them: the log stays when their owner deletes them."""
+"""Lists the settings whose changes the audit log tells: ids, numbers and words. Names, addresses, content and secrets
+are not among them: the log stays when their owner deletes them."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
