@@ -64,7 +64,7 @@ def choice_in(visit: Visit) -> LogChoice:
     )
 
 
-async def listed_events(visit: Visit, choice: LogChoice, path: str, **own: str) -> dict[str, Any]:
+async def listed_events(visit: Visit, choice: LogChoice, path: str, **own: Any) -> dict[str, Any]:
     """Reads a page of events; returns what every page of the audit log shows of them. `own` is what the page's address
     decides, and not its query."""
     request = _request(visit, replace(choice, **own), EVENTS_ON_A_PAGE, visit.page_token)
@@ -79,7 +79,7 @@ async def listed_events(visit: Visit, choice: LogChoice, path: str, **own: str) 
     }
 
 
-async def file_of(visit: Visit, choice: LogChoice, **own: str) -> Response:
+async def file_of(visit: Visit, choice: LogChoice, **own: Any) -> Response:
     """Sends all events that are chosen, each with what proves it. Who may not see them is refused before it begins."""
     wanted = replace(choice, **own)
     first = await _read_proved(visit, wanted, "")

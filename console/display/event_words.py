@@ -12,6 +12,7 @@ from services.chassis.changes import to_changes
 KINDS: Final = {
     "account": N_("Account"),
     "caller": N_("Internal programs"),
+    "canary": N_("Canaries"),
     "credit": N_("Credit"),
     "identity": N_("Single sign-on"),
     "invitation": N_("Invitations"),
@@ -20,6 +21,7 @@ KINDS: Final = {
     "low_balance": N_("Low balance"),
     "maintenance": N_("Maintenance"),
     "member": N_("Members"),
+    "model": N_("Trials of models"),
     "notices": N_("Mail of notices"),
     "passkey": N_("Passkeys"),
     "password": N_("Password"),
@@ -38,14 +40,16 @@ OF_ACCOUNTS: Final = (
     "account", "caller", "credit", "invitation", "key", "low_balance", "member", "notices", "playground",
     "spend_limits", "user", "webhook",
 )  # fmt: skip
-# By action. What belongs to a kind has its name after a colon where there is more than one way to say it.
+# By action; after a colon, which of several ways to say it.
 _ACTIONS: Final = {
+    "account.closed": N_("%(who)s closed the account"),
     "account.created": N_("%(who)s created the account"),
     "account.resumed": N_("%(who)s resumed the account"),
     "account.suspended": N_("%(who)s suspended the account"),
     "account.updated": N_("%(who)s changed the settings of the account"),
     "caller.granted": N_("%(who)s let the program “%(what)s” call"),
     "caller.revoked": N_("%(who)s no longer lets the program “%(what)s” call"),
+    "canary.resume_requested": N_("%(who)s asked to resume a canary"),
     "credit.adjustment_requested": N_("%(who)s asked to adjust the credit"),
     "credit.grant_requested": N_("%(who)s asked to grant credit"),
     "identity.linked": N_("%(who)s linked single sign-on"),
@@ -68,6 +72,7 @@ _ACTIONS: Final = {
     "member.role_changed.member": N_("%(who)s made %(what)s a member"),
     "member.role_changed.owner": N_("%(who)s made %(what)s an owner"),
     "member.role_changed.viewer": N_("%(who)s made %(what)s a viewer"),
+    "model.trial_requested": N_("%(who)s asked to try a model"),
     "notices.mail_changed": N_("%(who)s changed which notices are mailed"),
     "notices.own_mail_changed": N_("%(who)s changed whether they get notices by mail"),
     "passkey.added": N_("%(who)s added the passkey “%(what)s”"),
@@ -76,6 +81,7 @@ _ACTIONS: Final = {
     "password.set": N_("%(who)s set a password"),
     "playground.opened": N_("%(who)s opened the playground"),
     "recovery_codes.generated": N_("%(who)s made new recovery codes"),
+    "routes.change_requested": N_("%(who)s asked to change the routes"),
     "routes.reload_requested": N_("%(who)s asked to reload the routes"),
     "session.stepped_up": N_("%(who)s could not confirm who they are"),
     "session.stepped_up.invitation": N_("%(who)s confirmed who they are, by an invitation"),
@@ -92,6 +98,7 @@ _ACTIONS: Final = {
     "spend_limits.changed:key": N_("%(who)s changed the spend limits of the key “%(what)s”"),
     "totp.set": N_("%(who)s set up an authenticator app"),
     "user.created": N_("%(who)s created the user %(what)s"),
+    "user.deleted": N_("%(who)s deleted the user %(what)s"),
     "user.disabled": N_("%(who)s disabled the user %(what)s"),
     "user.enabled": N_("%(who)s enabled the user %(what)s"),
     "user.made_operator": N_("%(who)s made %(what)s an operator"),
@@ -119,7 +126,7 @@ _ONE_CHANGE: Final = {
 _WHOLE: Final = frozenset(
     {
         "caller.granted", "credit.adjustment_requested", "credit.grant_requested", "key.created", "key.rotated",
-        "maintenance.ended", "member.invited", "member.removed", "routes.reload_requested", "user.created",
+        "maintenance.ended", "member.invited", "member.removed", "user.created",
         "webhook.added", "webhook.removed",
     }
 )  # fmt: skip

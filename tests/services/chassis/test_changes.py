@@ -1,6 +1,7 @@
 from services.chassis.changes import (
     UNREADABLE,
     Change,
+    Settings,
     changes_between,
     from_changes,
     from_json,
@@ -22,7 +23,8 @@ def test_changes_are_the_same_after_json_and_after_messages() -> None:
 
 
 def test_only_settings_that_differ_are_changes() -> None:
-    before, after = {"search": True, "role": "member", "memory": None}, {"search": True, "role": "owner", "usage": 1}
+    before: Settings = {"search": True, "role": "member", "memory": None}
+    after: Settings = {"search": True, "role": "owner", "usage": 1}
     assert changes_between(before, after) == [Change("role", "member", "owner"), Change("usage", None, 1)]
 
 
