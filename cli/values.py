@@ -12,6 +12,7 @@ from services.rules.model_classes import CLASSES
 
 if TYPE_CHECKING:
     from legato_protos.auth.v1.auth_pb2 import UpdateAccountRequest, UpdateKeyRequest
+    from legato_protos.auth.v1.users_pb2 import ListAuditEventsRequest
     from legato_protos.metering.v1.statements_pb2 import ListLedgerEntriesRequest, ListRequestsRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -122,7 +123,9 @@ def period_options(command: CommandT) -> CommandT:
 
 
 def put_period(
-    request: "ListLedgerEntriesRequest | ListRequestsRequest", start: datetime | None, end: datetime | None
+    request: "ListAuditEventsRequest | ListLedgerEntriesRequest | ListRequestsRequest",
+    start: datetime | None,
+    end: datetime | None,
 ) -> None:
     """Puts what was given by --from and --to into a request."""
     if start is not None and end is not None and start >= end:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console.pages.account import (
+    audit_log,
     credit,
     documents,
     keys,
@@ -30,6 +31,7 @@ from console.pages.operator import reports as operator_reports
 from console.pages.operator import routes as operator_routes
 from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
+from console.pages.user import audit_log as own_audit_log
 from console.pages.user import invitation, security, sign_in, sso
 from console.web import step_up
 from console.web.forms import unreadable_form
@@ -150,7 +152,8 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/security/recovery-codes", get=security.RECOVERY_CODES.page, post=security.make_recovery_codes),
     *_page("/security/sessions/end", post=security.end_sessions),
     *_page("/security/name", post=security.rename_user),
-    *_page("/security/audit-log", get=security.show_events),
+    *_page("/security/audit-log", get=own_audit_log.show),
+    *_page("/security/audit-log.csv", get=own_audit_log.download),
     *_page("/settings", get=account_settings.show),
     *_page("/settings/name", post=account_settings.rename),
     *_page("/settings/class", post=account_settings.set_class),
@@ -162,7 +165,8 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/settings/members/role", post=account_settings.change_role),
     *_page("/settings/members/{user_id}/remove", get=account_settings.show_removal),
     *_page("/settings/members/remove", post=account_settings.remove_member),
-    *_page("/settings/audit-log", get=security.show_account_events),
+    *_page("/settings/audit-log", get=audit_log.show, needs_account=True),
+    *_page("/settings/audit-log.csv", get=audit_log.download, needs_account=True),
     *_page("/settings/notices", get=notices.show, needs_account=True),
     *_page("/settings/notices/low-balance", post=notices.set_low_balance),
     *_page("/settings/notices/mail", post=notices.set_mail),
@@ -203,6 +207,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/operator/ledger/audit", post=operator_ledger.run),
     *_page("/operator/dead-letters", get=operator_dead_letters.show),
     *_page("/operator/audit-log", get=operator_audit_log.show),
+    *_page("/operator/audit-log.csv", get=operator_audit_log.download),
     *_page("/operator/audit-log/verify", post=operator_audit_log.verify),
 )
 

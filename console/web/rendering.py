@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
-from console.display import language, words
+from console.display import event_words, language, words
 from console.web.assets import Assets
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
@@ -82,7 +82,8 @@ def new_environment(assets: Assets) -> Environment:
         day_range=words.day_range,
         exact_places=words.exact_places,
         in_words=words.in_words,
-        action_words=words.action_words,
+        event_words=event_words.event_words,
+        event_kinds=event_words.KINDS,
         operator_pages=words.OPERATOR_PAGES,
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),

@@ -26,6 +26,7 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1.credentials_pb2 import GetSignInMethodsRequest, GetSignInMethodsResponse
 from legato_protos.metering.v1.metering_pb2 import GetBalanceRequest, GetBalanceResponse
 from legato_protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
+from services.chassis.changes import Change, from_changes
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
@@ -314,10 +315,12 @@ class Visit:
             raise LegatoError(Reason.STEP_UP_REQUIRED, _("Confirm that it is you, then repeat this."))
 
     async def record_operator_action(
-        self, action: "pb.OperatorAction.ValueType", account_id: str = "", object_id: str = ""
+        self, action: "pb.OperatorAction.ValueType", account_id: str = "", object_id: str = "", *changes: Change
     ) -> None:
-        """Writes what an operator is about to do to the audit log."""
-        request = pb.RecordOperatorActionRequest(action=action, account_id=account_id, object_id=object_id)
+        """Writes what an operator is about to do, and to change, to the audit log."""
+        request = pb.RecordOperatorActionRequest(
+            action=action, account_id=account_id, object_id=object_id, changes=from_changes(changes)
+        )
         await self.auth.audit.RecordOperatorAction(request)
 
     def redirect(self, path: str, message: str = "", figure: int | None = None) -> Response:

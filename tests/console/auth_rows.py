@@ -29,12 +29,14 @@ from services.auth.store import codes as stored_codes
 from services.auth.store import notice_tables, tables, user_tables
 from services.auth.users import codes
 from services.chassis.access_tokens import AccountRole
+from services.chassis.changes import Change
 from services.chassis.database.records import values_of
 from services.chassis.versioned_secrets import parse_versioned_secrets
 from tests.console.clock import NOW_US, StandingClock
 from tests.console.metering import ACCOUNT_ID, before_us
 
-PEPPERS: Final = Peppers({1: b"a pepper for tests, 32 bytes long"})
+PEPPER: Final = b"a pepper for tests, 32 bytes long"
+PEPPERS: Final = Peppers({1: PEPPER})
 ENCRYPTION_KEY: Final = f"1:{'5' * 64}"
 USER_ID: Final = "user_1"
 MEMBER_ID: Final = "user_2"
@@ -136,11 +138,21 @@ def write_use(connection: sa.Connection) -> None:
     )
     add_records(connection, user_tables.passkeys, passkeys)
     write_recovery_codes(connection)
-    actions = ("member.invited", "passkey.added", "key.revoked", "key.created", "session.started")
-    for number, action in enumerate(actions):
-        object_id = "key_0000000000000001" if action.startswith("key") else ""
+    key_id = "key_0000000000000001"
+    events: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
+        ("session.stepped_up", "", ()),
+        ("passkey.added", "pk_1", ()),
+        ("key.created", key_id, (Change("scopes", None, ("inference", "models")),)),
+        ("key.updated", key_id, (Change("requests_per_minute", None, 60), Change("allowed_classes", None, ("mezzo",)))),
+        ("spend_limits.changed", key_id, (Change("spend_day_nanos", 5 * 10**9, 10 * 10**9),)),
+        # As of release 0.2, without its changes.
+        ("account.updated", ACCOUNT_ID, ()),
+        ("user.signed_in.passkey", "pk_1#4", ()),
+    )
+    for number, (action, object_id, changes) in enumerate(events):
         refused = Outcome.REFUSED if number == 0 else Outcome.DONE
-        _append_event(connection, action, 28 - 7 * number, ACCOUNT_ID, object_id, outcome=refused)
+        account_id = "" if action.startswith(("session", "passkey", "user")) else ACCOUNT_ID
+        _append_event(connection, action, 28 - 4 * number, account_id, object_id, outcome=refused, changes=changes)
 
 
 def write_credentials(connection: sa.Connection, issuer: str) -> None:
@@ -256,10 +268,11 @@ def _add_member(connection: sa.Connection, account_id: str, user_id: str, role: 
 
 def _append_event(
     connection: sa.Connection, action: str, hours: float, account_id: str, object_id: str, *,
-    is_ours: bool = True, outcome: Outcome = Outcome.DONE,
+    is_ours: bool = True, outcome: Outcome = Outcome.DONE, changes: Iterable[Change] = (),
 ) -> None:  # fmt: skip
     """Appends an event to the audit log: of the visitor, or of the command line."""
     AuditLog(PEPPERS, StandingClock()).append(
         connection, action, account_id=account_id, object_id=object_id, user_id=USER_ID if is_ours else "",
-        network="192.0.2.0/24" if is_ours else "", outcome=outcome, occurred_at_us=before_us(hours=hours),
+        network="192.0.2.0/24" if is_ours else "", outcome=outcome, changes=changes,
+        occurred_at_us=before_us(hours=hours),
     )  # fmt: skip

@@ -1,18 +1,22 @@
 """`legato users`."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
 from cli.command import Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import described, rfc3339, value_of
 from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
+from cli.values import period_options, put_period
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.type.v1.access_token_pb2 import AccountRole
+from services.chassis.changes import to_changes
 
 ROLES = {
     "owner": AccountRole.ACCOUNT_ROLE_OWNER,
@@ -22,7 +26,7 @@ ROLES = {
 COLUMNS = ["user_id", "name", "email", "accounts", "is_operator", "passkeys", "last_seen_hour", "disabled_at"]
 PAGE_SIZE = 200
 DEFAULT_ORIGIN: Final = "http://localhost:8081"
-EVENT_COLUMNS = ["event_no", "time", "action", "user_id", "account_id", "object_id"]
+EVENT_COLUMNS = ["event_no", "time", "action", "user_id", "account_id", "object_id", "changes"]
 
 users = command_group("users")
 
@@ -76,13 +80,21 @@ def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
 @users.command("audit-log")
 @click.option("--account", "account_id", metavar="ID", default="", help="Only events of this account.")
 @click.option("--user", "user_id", metavar="ID", default="", help="Only what this user did.")
+@click.option("--object", "object_id", metavar="ID", default="", help="Only what was done to this, such as a key.")
 @click.option("--action", default="", help="Only this action, such as key.created, or this kind of it, such as key.")
+@period_options
+@click.option("--refused", "only_refused", is_flag=True, help="Only what was refused.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of events.")
-def audit_log(invocation: Invocation, account_id: str, user_id: str, action: str, limit: int) -> None:
-    """List what users and operators did, the newest first."""
-    request = pb.ListAuditEventsRequest(page_size=limit, account_id=account_id, user_id=user_id, action=action)
+def audit_log(invocation: Invocation, start: datetime | None, end: datetime | None, limit: int, **wanted: Any) -> None:
+    """List what users and operators did and what changed, the newest first."""
+    request = pb.ListAuditEventsRequest(page_size=limit, **wanted)
+    put_period(request, start, end)
     events = call_service(invocation.services.audit.ListAuditEvents, request).events
-    invocation.show_list([describe_event(event) for event in events], EVENT_COLUMNS)
+    shown = [describe_event(event) for event in events]
+    if not invocation.json:
+        for each in shown:
+            each["changes"] = [_in_a_line(change) for change in each["changes"]]
+    invocation.show_list(shown, EVENT_COLUMNS)
 
 
 def every_user(services: ServiceStubs) -> Iterator[tuple[pb.User, list[pb.Membership]]]:
@@ -115,8 +127,21 @@ def _running_console(data: Path) -> str:
 
 
 def describe_event(event: pb.AuditEvent) -> dict[str, Any]:
-    shown = described(event, *EVENT_COLUMNS, "session_id", "network")
-    return {**shown, "refused": event.outcome == pb.AuditOutcome.AUDIT_OUTCOME_REFUSED}
+    shown = described(event, *EVENT_COLUMNS[:-1], "session_id", "network", "user_name", "account_name", "object_name")
+    return {
+        **shown,
+        "refused": event.outcome == pb.AuditOutcome.AUDIT_OUTCOME_REFUSED,
+        "changes": [msgspec.to_builtins(change) for change in to_changes(event.changes)],
+    }
+
+
+def _in_a_line(change: dict[str, Any]) -> str:
+    before, after = (_printed(change[name]) for name in ("before", "after"))
+    return f"{change['field']}: {before} -> {after}"
+
+
+def _printed(value: Any) -> str:
+    return "none" if value is None else ",".join(value) if isinstance(value, list | tuple) else str(value)
 
 
 def describe(user: pb.User, memberships: list[pb.Membership]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.allowed_classes import classes_in, classes_of_account, may_use
+from console.display.language import _
 from console.display.words import ROLES
 from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
@@ -141,5 +142,5 @@ async def remove_member(visit: Visit) -> Response:
 def role_named(name: str) -> "AccountRole.ValueType":
     found = next((number for number, (role, *_words) in ROLES.items() if role == name), None)
     if found is None:
-        raise Refusal({"role": "Choose a role."})
+        raise Refusal({"role": _("Choose a role.")})
     return found

@@ -16,6 +16,7 @@ from console.web.visit import Visit
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2
+from services.chassis.changes import Change
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.rules.model_classes import CLASSES
@@ -149,7 +150,8 @@ async def book_credit(visit: Visit) -> Response:
     visit.require_step_up()
     action = pb.OPERATOR_ACTION_GRANT_CREDIT if is_grant else pb.OPERATOR_ACTION_ADJUST_CREDIT
     try:
-        await visit.record_operator_action(action, account_id, f"{visit.who.user.user_id}-{operation_id}")
+        amount, booking_id = Change("amount_nanos", None, amount_nanos), f"{visit.who.user.user_id}-{operation_id}"
+        await visit.record_operator_action(action, account_id, booking_id, amount)
         if is_grant:
             await visit.metering.credit_admin.GrantCredits(metering_pb2.GrantCreditsRequest(**booked))
         else:

@@ -12,6 +12,7 @@ from console.services import RouterCalls
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
 from legato_protos.router.v1 import router_pb2 as pb
+from services.chassis.changes import Change
 from services.chassis.errors import LegatoError
 from services.rules.model_classes import CLASSES
 from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
@@ -77,8 +78,14 @@ async def reload(visit: Visit) -> Response:
     """Has every router take over its file, if all have the same version of it. Otherwise none does, and the page tells
     why."""
     visit.require_step_up()
-    await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RELOAD_ROUTES)
     found = await _ask_each(visit, _compare)
+    # All have the same file, or none is reloaded.
+    changes = [
+        Change("routes_version", each.version, each.file.version)
+        for each in found[:1]
+        if each.file.version not in ("", each.version)
+    ]
+    await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RELOAD_ROUTES, "", "", *changes)
     obstacles = find_obstacles({router.address: router.file for router in found})
     if obstacles:
         return _page(visit, found, 400, obstacles)

@@ -4,6 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
+from console.display.language import _
 from console.display.qr_codes import qr_code
 from console.pages.user.sign_in import challenge
 from console.web.forms import LONGEST_NAME, Refusal, Rules
@@ -15,7 +16,6 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import Reason
 
 EVENTS_SHOWN = 20
-EVENTS_ON_A_PAGE = 100
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
@@ -33,7 +33,6 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         sessions=sessions.sessions,
         current_session_id=sessions.current_session_id,
         events=events.events,
-        has_more_events=bool(events.next_page_token),
     )
 
 
@@ -86,7 +85,7 @@ async def set_password(visit: Visit) -> Response:
     password = visit.form.get("password")
     with Rules(visit.form) as rules:
         is_repeated = password == visit.form.get("repeated_password")
-        rules.require(is_repeated, "password", "The two passwords are not the same.")
+        rules.require(is_repeated, "password", _("The two passwords are not the same."))
     await visit.auth.credentials.SetPassword(
         credentials_pb2.SetPasswordRequest(password=password, email=visit.form.get("email"))
     )
@@ -152,21 +151,3 @@ async def end_sessions(visit: Visit) -> Response:
 async def rename_user(visit: Visit) -> Response:
     await visit.auth.users.UpdateUser(pb.UpdateUserRequest(name=visit.form.get("name")))
     return visit.redirect("/security", "name-changed")
-
-
-async def show_events(visit: Visit) -> Response:
-    """Shows everything that the user has done, a page at a time."""
-    request = pb.ListAuditEventsRequest(user_id=visit.who.user.user_id)
-    return await _events_page(visit, request, back="/security")
-
-
-async def show_account_events(visit: Visit) -> Response:
-    """Shows everything that was done in the account, a page at a time."""
-    request = pb.ListAuditEventsRequest(account_id=visit.account_id)
-    return await _events_page(visit, request, back="/settings")
-
-
-async def _events_page(visit: Visit, request: pb.ListAuditEventsRequest, back: str) -> Response:
-    request.page_size, request.page_token = EVENTS_ON_A_PAGE, visit.page_token
-    listed = await visit.auth.audit.ListAuditEvents(request)
-    return visit.render("audit_log.html", listed=listed, is_account=back == "/settings", back=back)

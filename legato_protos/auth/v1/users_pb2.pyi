@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from legato_protos.auth.v1 import auth_pb2 as _auth_pb2
 from legato_protos.type.v1 import access_token_pb2 as _access_token_pb2
+from legato_protos.type.v1 import change_pb2 as _change_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -1188,6 +1189,10 @@ class AuditEvent(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     NETWORK_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    OBJECT_NAME_FIELD_NUMBER: _builtins.int
+    ACCOUNT_NAME_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
     event_no: _builtins.int
     """Counts up, without gaps over all accounts together."""
     action: _builtins.str
@@ -1203,8 +1208,19 @@ class AuditEvent(_message.Message):
     session_id: _builtins.str
     network: _builtins.str
     outcome: Global___AuditOutcome.ValueType
+    object_name: _builtins.str
+    """The name of the object as of now, if it has one that the caller may know; and that of the account."""
+    account_name: _builtins.str
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[_change_pb2.Change]:
+        """What it changed; none of events before release 0.3."""
+
+    @_builtins.property
+    def proof(self) -> Global___AuditProof:
+        """Only where it was asked for."""
+
     def __init__(
         self,
         *,
@@ -1218,14 +1234,46 @@ class AuditEvent(_message.Message):
         session_id: _builtins.str = ...,
         network: _builtins.str = ...,
         outcome: Global___AuditOutcome.ValueType = ...,
+        changes: _abc.Iterable[_change_pb2.Change] | None = ...,
+        object_name: _builtins.str = ...,
+        account_name: _builtins.str = ...,
+        proof: Global___AuditProof | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["proof", b"proof", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "event_no", b"event_no", "network", b"network", "object_id", b"object_id", "outcome", b"outcome", "session_id", b"session_id", "time", b"time", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_name", b"account_name", "action", b"action", "changes", b"changes", "event_no", b"event_no", "network", b"network", "object_id", b"object_id", "object_name", b"object_name", "outcome", b"outcome", "proof", b"proof", "session_id", b"session_id", "time", b"time", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015
+
+@_typing.final
+class AuditProof(_message.Message):
+    """What authenticates an event after the one before it. See docs/console.md."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEPPER_VERSION_FIELD_NUMBER: _builtins.int
+    PREVIOUS_CODE_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    pepper_version: _builtins.int
+    previous_code: _builtins.bytes
+    """The code of the event before it in the whole log, which may be of another account. Empty: it is the first."""
+    code: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        pepper_version: _builtins.int = ...,
+        previous_code: _builtins.bytes = ...,
+        code: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "pepper_version", b"pepper_version", "previous_code", b"previous_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditProof: _TypeAlias = AuditProof  # noqa: Y015
 
 @_typing.final
 class Member(_message.Message):
@@ -1807,12 +1855,27 @@ class ListAuditEventsRequest(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
+    OBJECT_ID_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    ONLY_REFUSED_FIELD_NUMBER: _builtins.int
+    WITH_PROOFS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     page_token: _builtins.str
     account_id: _builtins.str
     """Each of them, where it is not empty, must be the event's. `action` may also be the part before the dot, such as key."""
     user_id: _builtins.str
     action: _builtins.str
+    object_id: _builtins.str
+    only_refused: _builtins.bool
+    with_proofs: _builtins.bool
+    """Each event with its proof."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """From the first on, and before the second."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1821,10 +1884,15 @@ class ListAuditEventsRequest(_message.Message):
         account_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
         action: _builtins.str = ...,
+        object_id: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        only_refused: _builtins.bool = ...,
+        with_proofs: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "page_size", b"page_size", "page_token", b"page_token", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "end_time", b"end_time", "object_id", b"object_id", "only_refused", b"only_refused", "page_size", b"page_size", "page_token", b"page_token", "start_time", b"start_time", "user_id", b"user_id", "with_proofs", b"with_proofs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1902,21 +1970,27 @@ class RecordOperatorActionRequest(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     OBJECT_ID_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
     action: Global___OperatorAction.ValueType
     account_id: _builtins.str
     """The account that it concerns, which must exist. Empty: none."""
     object_id: _builtins.str
     """Such as the id of a booking. May be empty."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[_change_pb2.Change]:
+        """What is about to change, such as amount_nanos."""
+
     def __init__(
         self,
         *,
         action: Global___OperatorAction.ValueType = ...,
         account_id: _builtins.str = ...,
         object_id: _builtins.str = ...,
+        changes: _abc.Iterable[_change_pb2.Change] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "object_id", b"object_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "changes", b"changes", "object_id", b"object_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from legato_protos.type.v1 import change_pb2 as legato_dot_type_dot_v1_dot_change__pb2
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flegato/metering/v1/outbox.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\xc4\x01\n\rPendingNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0e\n\x06period\x18\x05 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x06 \x01(\x03\x12\x17\n\x0fthreshold_nanos\x18\x07 \x01(\x03\x12/\n\x0brecord_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xac\x01\n\rPendingChange\x12\x11\n\tchange_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12/\n\x0brecord_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\'\n\x12ListPendingRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\"}\n\x13ListPendingResponse\x12\x32\n\x07notices\x18\x01 \x03(\x0b\x32!.legato.metering.v1.PendingNotice\x12\x32\n\x07\x63hanges\x18\x02 \x03(\x0b\x32!.legato.metering.v1.PendingChange\"<\n\x12\x41\x63knowledgeRequest\x12\x12\n\nnotice_ids\x18\x01 \x03(\t\x12\x12\n\nchange_ids\x18\x02 \x03(\t\"\x15\n\x13\x41\x63knowledgeResponse2\xe1\x01\n\rOutboxService\x12g\n\x0bListPending\x12&.legato.metering.v1.ListPendingRequest\x1a\'.legato.metering.v1.ListPendingResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x12g\n\x0b\x41\x63knowledge\x12&.legato.metering.v1.AcknowledgeRequest\x1a\'.legato.metering.v1.AcknowledgeResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flegato/metering/v1/outbox.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1blegato/type/v1/change.proto\x1a\"legato/type/v1/method_access.proto\"\xc4\x01\n\rPendingNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0e\n\x06period\x18\x05 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x06 \x01(\x03\x12\x17\n\x0fthreshold_nanos\x18\x07 \x01(\x03\x12/\n\x0brecord_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd5\x01\n\rPendingChange\x12\x11\n\tchange_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12/\n\x0brecord_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x07\x63hanges\x18\x08 \x03(\x0b\x32\x16.legato.type.v1.Change\"\'\n\x12ListPendingRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\"}\n\x13ListPendingResponse\x12\x32\n\x07notices\x18\x01 \x03(\x0b\x32!.legato.metering.v1.PendingNotice\x12\x32\n\x07\x63hanges\x18\x02 \x03(\x0b\x32!.legato.metering.v1.PendingChange\"<\n\x12\x41\x63knowledgeRequest\x12\x12\n\nnotice_ids\x18\x01 \x03(\t\x12\x12\n\nchange_ids\x18\x02 \x03(\t\"\x15\n\x13\x41\x63knowledgeResponse2\xe1\x01\n\rOutboxService\x12g\n\x0bListPending\x12&.legato.metering.v1.ListPendingRequest\x1a\'.legato.metering.v1.ListPendingResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x12g\n\x0b\x41\x63knowledge\x12&.legato.metering.v1.AcknowledgeRequest\x1a\'.legato.metering.v1.AcknowledgeResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,18 +39,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OUTBOXSERVICE'].methods_by_name['ListPending']._serialized_options = b'\212\265\030\003\n\001\007'
   _globals['_OUTBOXSERVICE'].methods_by_name['Acknowledge']._loaded_options = None
   _globals['_OUTBOXSERVICE'].methods_by_name['Acknowledge']._serialized_options = b'\212\265\030\003\n\001\007'
-  _globals['_PENDINGNOTICE']._serialized_start=125
-  _globals['_PENDINGNOTICE']._serialized_end=321
-  _globals['_PENDINGCHANGE']._serialized_start=324
-  _globals['_PENDINGCHANGE']._serialized_end=496
-  _globals['_LISTPENDINGREQUEST']._serialized_start=498
-  _globals['_LISTPENDINGREQUEST']._serialized_end=537
-  _globals['_LISTPENDINGRESPONSE']._serialized_start=539
-  _globals['_LISTPENDINGRESPONSE']._serialized_end=664
-  _globals['_ACKNOWLEDGEREQUEST']._serialized_start=666
-  _globals['_ACKNOWLEDGEREQUEST']._serialized_end=726
-  _globals['_ACKNOWLEDGERESPONSE']._serialized_start=728
-  _globals['_ACKNOWLEDGERESPONSE']._serialized_end=749
-  _globals['_OUTBOXSERVICE']._serialized_start=752
-  _globals['_OUTBOXSERVICE']._serialized_end=977
+  _globals['_PENDINGNOTICE']._serialized_start=154
+  _globals['_PENDINGNOTICE']._serialized_end=350
+  _globals['_PENDINGCHANGE']._serialized_start=353
+  _globals['_PENDINGCHANGE']._serialized_end=566
+  _globals['_LISTPENDINGREQUEST']._serialized_start=568
+  _globals['_LISTPENDINGREQUEST']._serialized_end=607
+  _globals['_LISTPENDINGRESPONSE']._serialized_start=609
+  _globals['_LISTPENDINGRESPONSE']._serialized_end=734
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_start=736
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_end=796
+  _globals['_ACKNOWLEDGERESPONSE']._serialized_start=798
+  _globals['_ACKNOWLEDGERESPONSE']._serialized_end=819
+  _globals['_OUTBOXSERVICE']._serialized_start=822
+  _globals['_OUTBOXSERVICE']._serialized_end=1047
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from legato_protos.type.v1 import change_pb2 as _change_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -77,6 +78,7 @@ class PendingChange(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     RECORD_TIME_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
     change_id: _builtins.str
     """The same whenever it is listed."""
     action: _builtins.str
@@ -89,6 +91,8 @@ class PendingChange(_message.Message):
     session_id: _builtins.str
     @_builtins.property
     def record_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[_change_pb2.Change]: ...
     def __init__(
         self,
         *,
@@ -99,10 +103,11 @@ class PendingChange(_message.Message):
         user_id: _builtins.str = ...,
         session_id: _builtins.str = ...,
         record_time: _timestamp_pb2.Timestamp | None = ...,
+        changes: _abc.Iterable[_change_pb2.Change] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["record_time", b"record_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "change_id", b"change_id", "key_id", b"key_id", "record_time", b"record_time", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "change_id", b"change_id", "changes", b"changes", "key_id", b"key_id", "record_time", b"record_time", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,14 +1,16 @@
-"""Writes the audit log: who did what to which object, never a person's name, an address, a key or content.
+"""Writes the audit log: who did what to which object and what changed, never a name, an address, a key or content.
 
 Each event is authenticated together with the code of the one before, under a pepper that the database never sees, and
 so is the number of the last event that was pruned. With the database alone, no event can be changed, added or removed
 unnoticed, other than the newest by putting back an older copy: the number of events tells.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from services.auth.audit.changes import allowed_changes
 from services.auth.peppers import Peppers
 from services.auth.records.audit import AuditEvent, AuditStart, ChainedEvent, Outcome
 from services.auth.records.times import to_micros
@@ -16,6 +18,7 @@ from services.auth.records.users import UserSession
 from services.auth.store import Connection, get
 from services.auth.store import audit as stored
 from services.chassis.access_tokens import Access
+from services.chassis.changes import Change
 from services.chassis.timing.deadlines import Clock
 
 BROKEN_TOLD_MOST: Final = 100
@@ -38,6 +41,7 @@ class AuditLog:
         session_id: str = "",
         network: str = "",
         outcome: Outcome = Outcome.DONE,
+        changes: Iterable[Change] = (),
         occurred_at_us: int | None = None,
     ) -> None:
         """Appends an event, last in the transaction of what it tells. `by` is who did it, if they had signed in before;
@@ -50,7 +54,8 @@ class AuditLog:
             network = session.network if session else ""
         at_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us
         last_no, previous = stored.read_head(connection, locks=True)
-        event = AuditEvent(last_no + 1, at_us, action, user_id, account_id, object_id, session_id, network, outcome)
+        ids = (user_id, account_id, object_id, session_id)
+        event = AuditEvent(last_no + 1, at_us, action, *ids, network, outcome, allowed_changes(changes))
         version = self._peppers.newest
         stored.add_event(connection, ChainedEvent(event, version, previous, self._code_of(version, previous, event)))
 

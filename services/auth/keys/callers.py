@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from services.auth import checks, paging
+from services.auth.audit.changes import grant_changes
 from services.auth.paging import Page, Position
 from services.auth.parts import Domain, reads
 from services.auth.records.accounts import NO_LIMITS, Account
@@ -55,7 +56,8 @@ class Callers(Domain):
             stored.apply_grant(connection, granted)
             if account_id and stored.find_caller_key(connection, caller, account_id) is None:
                 _add_key(connection, granted, account_id, now_us)
-            self._audit.append(connection, "caller.granted", by, account_id=account_id, object_id=caller)
+            ids, changes = {"account_id": account_id, "object_id": caller}, grant_changes(before, granted)
+            self._audit.append(connection, "caller.granted", by, **ids, changes=changes)
             return granted
 
         granted = await self._database.write(apply)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from services.auth import checks, key_format, paging
+from services.auth.audit.changes import key_changes
 from services.auth.paging import Position
 from services.auth.parts import Domain, Parts, is_operator, reads
 from services.auth.records.accounts import ALL_CLASSES, NO_LIMITS, Account, ClassAllowance, KeyLimits
@@ -246,7 +247,8 @@ class Keys(Domain):
             )
             stored.add_key(connection, key, digest, form_id or None)
             shown = self._shown(connection, by, [key])[0]
-            self._audit.append(connection, action, by, account_id=account_id, object_id=key.key_id)
+            changes = key_changes(None, key)
+            self._audit.append(connection, action, by, account_id=account_id, object_id=key.key_id, changes=changes)
             return IssuedKey(shown, secret.reveal())
 
         issued = await self._database.write(issue)
@@ -270,7 +272,8 @@ class Keys(Domain):
                 checks.require_classes_within(after.allowed_classes, account.allowed_classes)
             stored.put_key(connection, before, after)
             shown = self._shown(connection, by, [after])[0]
-            self._audit.append(connection, action, by, account_id=account.account_id, object_id=key_id)
+            ids, changes = {"account_id": account.account_id, "object_id": key_id}, key_changes(before, after)
+            self._audit.append(connection, action, by, **ids, changes=changes)
             return shown
 
         shown = await self._database.write(apply)

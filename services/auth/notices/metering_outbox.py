@@ -14,6 +14,7 @@ from services.auth.records.notices import Kind, OwnerNotice
 from services.auth.store import Connection
 from services.auth.store import audit as stored_audit
 from services.auth.store.notices import key_names
+from services.chassis.changes import to_changes
 from services.chassis.database.database import Database
 from services.chassis.money import format_usd
 
@@ -59,6 +60,7 @@ def _store(
             user_id=change.user_id,
             session_id=change.session_id,
             occurred_at_us=change.record_time.ToMicroseconds(),
+            changes=to_changes(change.changes),
         )
 
 

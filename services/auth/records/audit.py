@@ -4,14 +4,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
+from services.chassis.changes import Change
+
 
 class Outcome(StrEnum):
     DONE = "done"
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEvent:
+class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event, which is authenticated as its JSON. A field that is added has a default, and is not in the JSON of
+    events from before: their codes stay what they are."""
+
     event_no: int
     occurred_at_us: int
     action: str
@@ -22,6 +28,8 @@ class AuditEvent:
     session_id: str
     network: str
     outcome: Outcome
+    # None: it changed no setting, or is of release 0.2 or earlier.
+    changes: tuple[Change, ...] | None = None
 
 
 class ChainedEvent(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth import checks, paging
+from services.auth.audit.changes import account_changes
 from services.auth.paging import Position
 from services.auth.parts import Domain, is_operator, reads
 from services.auth.records.accounts import Account
@@ -101,9 +102,11 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         checks.id_of("account", account_id)
 
         def apply(connection: Connection) -> Account:
-            account = stored.change_account(connection, account_id, change)
-            self._audit.append(connection, event, by, account_id=account_id, object_id=account_id)
-            return account
+            before = stored.lock_account(connection, account_id)
+            after = stored.change_account(connection, account_id, change)
+            changes = account_changes(before, after)
+            self._audit.append(connection, event, by, account_id=account_id, object_id=account_id, changes=changes)
+            return after
 
         account = await self._database.write(apply)
         self._log.info(event, account_id=account_id)

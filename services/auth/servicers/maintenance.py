@@ -11,6 +11,7 @@ from services.auth.records.keys import MaintenanceNotice
 from services.auth.store import Connection
 from services.auth.store.epochs import put_maintenance, read_maintenance
 from services.chassis.access_tokens import current_access
+from services.chassis.changes import changes_between
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
@@ -48,13 +49,18 @@ class MaintenanceAdminServicer(Domain, pb_grpc.MaintenanceAdminServiceServicer):
             after = change(before)
             if after != before:
                 put_maintenance(connection, after)
-                self._audit.append(connection, action, by)
+                told = changes_between(_retry_after(before), _retry_after(after))
+                self._audit.append(connection, action, by, changes=told)
             return after
 
         maintenance = await self._database.write(write)
         self._log.info(action)
         await self._hold_everywhere()
         return to_maintenance(maintenance)
+
+
+def _retry_after(maintenance: MaintenanceNotice | None) -> dict[str, int]:
+    return {} if maintenance is None else {"retry_after_s": maintenance.retry_after_s}
 
 
 def to_maintenance(maintenance: MaintenanceNotice | None) -> pb.Maintenance:

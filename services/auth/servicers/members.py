@@ -1,11 +1,13 @@
 """Implements the RPCs of AccountService: manages the members of an account and its invitations, and creates playground
 tokens. The account of the request was compared with that of the access token before."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
+from services.auth.audit.changes import role_change
 from services.auth.keys.playground import PlaygroundTokens
 from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.times import DAY_US
@@ -22,6 +24,7 @@ from services.auth.users.mail import Mail
 from services.auth.wire.messages import required_access
 from services.auth.wire.users import to_user
 from services.chassis.access_tokens import Access, AccountRole
+from services.chassis.changes import Change
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.access_check import role_missing
@@ -78,7 +81,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
             is_mailed = bool(invitation.email) and self._mail.is_offered
             limit = (f"mail {by.account_id}", MAILED_INVITATIONS)
             is_mailed = is_mailed and not rate_limits.take(connection, *limit, now_us * 1000)
-            self._append(connection, "member.invited", by, invitation.invitation_id)
+            self._append(connection, "member.invited", by, invitation.invitation_id, role_change(None, invitation.role))
             return (account.name, names.get(by.user_id, "")) if is_mailed else None
 
         names = await self._database.write(add)
@@ -102,12 +105,13 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         self, connection: Connection, request: pb.ChangeMemberRoleRequest, context: Context
     ) -> pb.ChangeMemberRoleResponse:
         by, user_id, role = required_access(), request.user_id, checks.role(request.role)
-        self._require_other_owner(connection, by.account_id, user_id, stays=role is AccountRole.OWNER)
+        before = self._require_other_owner(connection, by.account_id, user_id, stays=role is AccountRole.OWNER)
         stored.change_role(connection, by.account_id, user_id, role)
         request_new_tokens(connection, user_id)
         if role is AccountRole.VIEWER:
             end_tokens_of_member(connection, by.account_id, user_id)
-        self._append(connection, f"member.role_changed.{role.name.lower()}", by, user_id)
+        action = f"member.role_changed.{role.name.lower()}"
+        self._append(connection, action, by, user_id, role_change(before, role))
         members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
         changed = next(member for member in members if member.summary.user.user_id == user_id)
         return pb.ChangeMemberRoleResponse(member=_to_member(changed, by))
@@ -121,7 +125,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         checks.key_ids(request.kept_key_ids, "kept_key_ids")
 
         def remove(connection: Connection) -> list[str]:
-            self._require_other_owner(connection, by.account_id, user_id, stays=False)
+            role = self._require_other_owner(connection, by.account_id, user_id, stays=False)
             # Keys are locked before the epoch, which ending tokens raises.
             made_ids = stored_keys.lock_keys_made_by(connection, by.account_id, user_id)
             if not kept_ids <= set(made_ids):
@@ -132,7 +136,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
             end_tokens_of_member(connection, by.account_id, user_id)
             revoked_ids = [key_id for key_id in made_ids if key_id not in kept_ids]
             stored_keys.revoke_keys(connection, revoked_ids, self.now_us())
-            self._append(connection, "member.removed", by, user_id)
+            self._append(connection, "member.removed", by, user_id, role_change(role, None))
             for key_id in revoked_ids:
                 self._append(connection, "key.revoked", by, key_id)
             return revoked_ids
@@ -152,8 +156,11 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
             key_id=issued.key_id,
         )
 
-    def _require_other_owner(self, connection: Connection, account_id: str, user_id: str, *, stays: bool) -> None:
-        """Raises if there is no such member, or if the account would be left without an owner."""
+    def _require_other_owner(
+        self, connection: Connection, account_id: str, user_id: str, *, stays: bool
+    ) -> AccountRole:
+        """Returns the role of a member; raises if there is no such one, or if the account would be left without an
+        owner."""
         lock_account(connection, account_id)
         role = stored.role_in(connection, account_id, user_id)
         if not role:
@@ -161,9 +168,12 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         owners = stored.count_members(connection, account_id, AccountRole.OWNER)
         if role is AccountRole.OWNER and not stays and owners < 2:
             raise LegatoError(Reason.REQUEST_INVALID, "An account keeps at least one owner.")
+        return role
 
-    def _append(self, connection: Connection, action: str, by: Access, object_id: str) -> None:
-        self._audit.append(connection, action, by, account_id=by.account_id, object_id=object_id)
+    def _append(
+        self, connection: Connection, action: str, by: Access, object_id: str, changes: Sequence[Change] = ()
+    ) -> None:
+        self._audit.append(connection, action, by, account_id=by.account_id, object_id=object_id, changes=changes)
 
 
 def _to_member(member: Member, to: Access) -> pb.Member:

@@ -20,6 +20,7 @@ from services.auth.store.accounts import lock_account, require_account
 from services.auth.store.users import names_of
 from services.auth.users import codes
 from services.chassis.access_tokens import Access, current_access
+from services.chassis.changes import changes_between
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.messages import to_message, to_timestamp
@@ -59,9 +60,12 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         if unknown := set(request.muted_kinds) - set(KINDS):
             raise checks.refusal("muted_kinds", f"There is no such kind of notice: {min(unknown)[:50]!r}.")
         lock_account(connection, account_id)
-        stored.set_muted_kinds(connection, account_id, request.muted_kinds)
+        before, after = stored.muted_kinds(connection, account_id), set(request.muted_kinds)
+        stored.set_muted_kinds(connection, account_id, after)
         settings = self._settings(connection, by, account_id)
-        self._audit.append(connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id)
+        changes = changes_between({"muted_kinds": _texts(before)}, {"muted_kinds": _texts(after)})
+        ids = {"account_id": account_id, "object_id": account_id}
+        self._audit.append(connection, "notices.mail_changed", by, **ids, changes=changes)
         return pb.SetMutedKindsResponse(settings=settings)
 
     @writes
@@ -70,12 +74,15 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
     ) -> pb.SetOwnMailResponse:
         """Switches the mail of the calling owner on or off, for this account."""
         by, account_id = current_access.get(), _account(request.account_id)
-        if by is None or by.user_id not in stored.owners_with_email(connection, account_id):
+        before = stored.owners_with_email(connection, account_id)
+        if by is None or by.user_id not in before:
             message = "Only an owner of the account who has an address can switch their own mail on and off."
             raise LegatoError(Reason.REQUEST_INVALID, message)
         stored.set_mailed(connection, account_id, by.user_id, is_mailed=request.is_on)
         settings = self._settings(connection, by, account_id)
-        self._audit.append(connection, "notices.own_mail_changed", by, account_id=account_id, object_id=by.user_id)
+        ids = {"account_id": account_id, "object_id": by.user_id}
+        changes = changes_between({"own_mail": before[by.user_id]}, {"own_mail": request.is_on})
+        self._audit.append(connection, "notices.own_mail_changed", by, **ids, changes=changes)
         return pb.SetOwnMailResponse(settings=settings)
 
     @writes
@@ -95,7 +102,8 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
             raise checks.refusal("url", f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first.")
         add(connection, webhook)
-        self._audit.append(connection, "webhook.added", by, account_id=account_id, object_id=webhook.webhook_id)
+        ids = {"account_id": account_id, "object_id": webhook.webhook_id}
+        self._audit.append(connection, "webhook.added", by, **ids, changes=changes_between({}, _host(webhook)))
         return pb.AddWebhookResponse(webhook=to_message(pb.Webhook, webhook), secret=webhook.secret)
 
     @writes
@@ -103,10 +111,12 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         self, connection: Connection, request: pb.RemoveWebhookRequest, context: Context
     ) -> pb.RemoveWebhookResponse:
         webhook_id, account_id = checks.id_of("webhook", request.webhook_id), _account(request.account_id)
-        if not stored.remove_webhook(connection, account_id, webhook_id):
+        by, ids = current_access.get(), {"account_id": account_id, "object_id": webhook_id}
+        webhooks = stored.list_webhooks(connection, account_id)
+        webhook = next((each for each in webhooks if each.webhook_id == webhook_id), None)
+        if webhook is None or not stored.remove_webhook(connection, account_id, webhook_id):
             raise checks.not_found("webhook")
-        by = current_access.get()
-        self._audit.append(connection, "webhook.removed", by, account_id=account_id, object_id=webhook_id)
+        self._audit.append(connection, "webhook.removed", by, **ids, changes=changes_between(_host(webhook), {}))
         return pb.RemoveWebhookResponse()
 
     @reads
@@ -177,6 +187,15 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
             kinds=KINDS,
             own_mail=_OWN_MAIL[owners.get(by.user_id) if by is not None else None],
         )
+
+
+def _texts(kinds: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(kinds))
+
+
+def _host(webhook: Webhook) -> dict[str, str | None]:
+    # The path of an address may be a secret.
+    return {"webhook_host": urlsplit(webhook.url).hostname}
 
 
 def _account(account_id: str) -> str:

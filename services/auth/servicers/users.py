@@ -5,6 +5,7 @@ from typing import Final
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks, paging
+from services.auth.audit.changes import role_change
 from services.auth.paging import Position
 from services.auth.parts import Domain, reads, writes
 from services.auth.records.times import DAY_US
@@ -49,7 +50,8 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         expires_at_us = now_us + FIRST_LINK_VALID_US
         code = self._put_link(connection, user.user_id, expires_at_us)
         by = current_access.get()
-        self._audit.append(connection, "user.created", by, account_id=account_id, object_id=user.user_id)
+        ids = {"account_id": account_id, "object_id": user.user_id}
+        self._audit.append(connection, "user.created", by, **ids, changes=role_change(None, role))
         expires = to_timestamp(expires_at_us)
         return pb.CreateUserResponse(user=to_user(UserSummary(user)), code=code, code_expire_time=expires)
 

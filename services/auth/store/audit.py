@@ -1,14 +1,14 @@
 """Stores the audit log: a chain in which each event has the code of the one before it."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.auth.records.audit import AuditEvent, AuditStart, ChainedEvent
+from services.auth.records.audit import AuditEvent, AuditStart, ChainedEvent, Outcome
 from services.auth.store.user_tables import audit_events, audit_head, recorded_changes
 from services.chassis.database.insert import insert_into
-from services.chassis.database.records import add, find_all, to_record
+from services.chassis.database.records import add, to_record
 
 _BATCH: Final = 1_000
 
@@ -79,39 +79,59 @@ def delete_pruned(connection: sa.Connection, most: int) -> int:
     return deleted.rowcount
 
 
+class EventChoice(NamedTuple):
+    """The events that are listed: those that everything that is given fits."""
+
+    account_id: str = ""
+    user_id: str = ""
+    object_id: str = ""
+    # May be the part before a dot.
+    action: str = ""
+    # From the first on, and before the second.
+    start_us: int | None = None
+    end_us: int | None = None
+    only_refused: bool = False
+
+
+ALL_EVENTS: Final = EventChoice()
+
+
 def list_events(
-    connection: sa.Connection,
-    before: int | None,
-    limit: int,
-    account_id: str = "",
-    user_id: str = "",
-    action: str = "",
-) -> list[AuditEvent]:
-    """Lists events, the newest first, before the one of a number: of an account, a user, an action, or all. An action
-    may be the part before the dot."""
-    columns = audit_events.c
+    connection: sa.Connection, before: int | None, limit: int, choice: EventChoice = ALL_EVENTS
+) -> list[ChainedEvent]:
+    """Lists events, the newest first, before the one of a number."""
+    columns, action = audit_events.c, choice.action
     query = sa.select(audit_events).order_by(columns.event_no.desc()).limit(limit)
     if before is not None:
         query = query.where(columns.event_no < before)
-    if account_id:
-        query = query.where(columns.account_id == account_id)
-    if user_id:
-        query = query.where(columns.user_id == user_id)
+    for name in ("account_id", "user_id", "object_id"):
+        if wanted := getattr(choice, name):
+            query = query.where(columns[name] == wanted)
     if action:
         is_kind = sa.func.substr(columns.action, 1, len(action) + 1) == f"{action}."
         query = query.where(sa.or_(columns.action == action, is_kind))
-    return find_all(connection, AuditEvent, query)
+    if choice.start_us is not None:
+        query = query.where(columns.occurred_at_us >= choice.start_us)
+    if choice.end_us is not None:
+        query = query.where(columns.occurred_at_us < choice.end_us)
+    if choice.only_refused:
+        query = query.where(columns.outcome == Outcome.REFUSED)
+    return [_to_chained(row) for row in connection.execute(query)]
 
 
 def read_chain(connection: sa.Connection, after_no: int = 0, most: int | None = None) -> Iterator[ChainedEvent]:
     """Reads all events, or those after one, the oldest first."""
     query = sa.select(audit_events).where(audit_events.c.event_no > after_no).order_by(audit_events.c.event_no)
     for row in connection.execute(query.limit(most), execution_options={"yield_per": _BATCH}):
-        yield ChainedEvent(to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code)
+        yield _to_chained(row)
 
 
 def list_chain(connection: sa.Connection, after_no: int, most: int) -> list[ChainedEvent]:
     return list(read_chain(connection, after_no, most))
+
+
+def _to_chained(row: sa.Row[Any]) -> ChainedEvent:
+    return ChainedEvent(to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code)
 
 
 def read_copied_from(connection: sa.Connection) -> int:

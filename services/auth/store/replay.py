@@ -5,10 +5,11 @@ event began, such as a new key, is not in it: keys and codes have secrets, which
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.auth.records.accounts import ClassAllowance
 from services.auth.records.audit import AuditEvent
 from services.auth.records.users import SignInMethod
 from services.auth.store import codes, credentials, epochs, notices, passkeys, users
@@ -31,6 +32,13 @@ Effect = Callable[[sa.Connection, AuditEvent], object]
 # The steps of authenticator apps, and how many a code may be ahead.
 _TOTP_STEP_US: Final = 30_000_000
 _TOTP_STEPS_AHEAD: Final = 1
+
+
+# Columns of keys and accounts that are called like the settings in events.
+_SETTINGS: Final = (
+    "requests_per_minute", "tokens_per_minute", "concurrent_requests", "allowed_classes",
+    "preferred_class", "search", "memory", "attachments",
+)  # fmt: skip
 
 
 def replay(connection: sa.Connection, event: AuditEvent) -> None:
@@ -65,6 +73,23 @@ def _resume(connection: sa.Connection, event: AuditEvent) -> None:
 def _set_suspended(connection: sa.Connection, event: AuditEvent, at_us: int | None) -> None:
     is_it = accounts.c.account_id == event.object_id
     connection.execute(accounts.update().where(is_it).values(suspended_at_us=at_us))
+
+
+def _change_key(connection: sa.Connection, event: AuditEvent) -> None:
+    _change(connection, keys, keys.c.key_id == event.object_id, event)
+
+
+def _change_account(connection: sa.Connection, event: AuditEvent) -> None:
+    _change(connection, accounts, accounts.c.account_id == event.object_id, event)
+
+
+def _change(connection: sa.Connection, table: sa.Table, is_it: sa.ColumnElement[bool], event: AuditEvent) -> None:
+    """Sets what an event tells of limits, classes and switches; those of release 0.2 do not."""
+    values: dict[str, Any] = {each.field: each.after for each in event.changes or () if each.field in _SETTINGS}
+    if "allowed_classes" in values:
+        values["allowed_classes"] = ClassAllowance(values["allowed_classes"])
+    if values:
+        connection.execute(table.update().where(is_it).values(**values))
 
 
 def _revoke_caller(connection: sa.Connection, event: AuditEvent) -> None:
@@ -171,6 +196,8 @@ _PROOFS: Final[Mapping[SignInMethod, Effect]] = {
 
 _EFFECTS: Final[Mapping[str, Effect]] = {
     "key.revoked": _revoke_key,
+    "key.updated": _change_key,
+    "account.updated": _change_account,
     "account.suspended": _suspend,
     "account.resumed": _resume,
     "caller.revoked": _revoke_caller,

@@ -11,7 +11,21 @@ from services.auth.records.users import Challenge, Invitation, OidcIdentity, Pas
 from services.auth.store.encrypted import Encrypted
 from services.auth.store.tables import metadata, of_account
 from services.chassis.access_tokens import AccountRole
+from services.chassis.changes import Change, from_json, to_json
 from services.chassis.database.records import EnumeratedNumber, columns_of
+
+
+class StoredChanges(sa.TypeDecorator[tuple[Change, ...]]):
+    """Stores what an event changed, as JSON. NULL: nothing."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[Change, ...] | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None else to_json(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> tuple[Change, ...] | None:
+        return None if value is None else from_json(value)
 
 
 def of_user() -> sa.ForeignKey:
@@ -128,12 +142,13 @@ sign_in_rate_limits = sa.Table(
 audit_events = sa.Table(
     "audit_events",
     metadata,
-    *columns_of(AuditEvent, "event_no"),
+    *columns_of(AuditEvent, "event_no", changes=StoredChanges),
     sa.Column("pepper_version", sa.Integer, nullable=False),
     sa.Column("previous_code", sa.LargeBinary, nullable=False),
     sa.Column("code", sa.LargeBinary, nullable=False),
     sa.Index("audit_events_by_account", "account_id", "event_no"),
     sa.Index("audit_events_by_user", "user_id", "event_no"),
+    sa.Index("audit_events_by_object", "object_id", "event_no"),
     sa.Index("audit_events_by_time", "occurred_at_us"),
 )
 

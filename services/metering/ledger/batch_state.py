@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from services.chassis.changes import changes_between, to_json
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
@@ -104,8 +105,9 @@ class BatchState:
             spend = self.spend_book.set_limits(operation)
             self.accounts[account_id] = replace(account, has_spend_limits=True)
             if spend.limits != limits:
+                told = to_json(changes_between(limits.settings, spend.limits.settings))
                 change = AccountChange(
-                    "spend_limits.changed", account_id, operation.key_id, *operation.changed_by, self.now_us
+                    "spend_limits.changed", account_id, operation.key_id, *operation.changed_by, self.now_us, told
                 )
                 self.changes.append(change)
             return spend  # type: ignore[return-value]

@@ -160,6 +160,8 @@ class AccountChange(msgspec.Struct, frozen=True):
     user_id: str
     session_id: str
     recorded_at_us: int
+    # What changed, as JSON: services/chassis/changes.py. None: a process of release 0.2 wrote it.
+    changes: str | None = None
 
 
 AnswerT = TypeVar("AnswerT")

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from services.chassis.changes import Settings
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
 from services.metering.ledger.records import COMMAND_LINE, ChangedBy, Entry, Hold, Operation, SpendLimitReached
@@ -29,6 +30,11 @@ class SpendLimits(msgspec.Struct, frozen=True):
     day_nanos: int | None = None
     month_nanos: int | None = None
     total_nanos: int | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The limits by their names in the audit log."""
+        return {f"spend_{name}": nanos for name, nanos in asdict(self).items()}
 
     def within(self, outer: "SpendLimits") -> "SpendLimits":
         """Returns these limits, lowered where `outer` allows less."""

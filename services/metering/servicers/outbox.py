@@ -4,6 +4,7 @@ from typing import Final
 
 from legato_protos.metering.v1 import outbox_pb2 as pb
 from legato_protos.metering.v1 import outbox_pb2_grpc
+from services.chassis.changes import from_changes, from_json
 from services.chassis.database.database import Database
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
@@ -30,7 +31,12 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
         changes = await self._database.read(list_pending_changes, most)
         return pb.ListPendingResponse(
             notices=[to_message(pb.PendingNotice, notice) for notice in notices],
-            changes=[to_message(pb.PendingChange, change, change_id=change_id) for change_id, change in changes],
+            changes=[
+                to_message(
+                    pb.PendingChange, change, change_id=change_id, changes=from_changes(from_json(change.changes))
+                )
+                for change_id, change in changes
+            ],
         )
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:

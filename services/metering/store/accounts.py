@@ -5,6 +5,7 @@ from typing import Final
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
+from services.chassis.changes import Change, to_json
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.insert import insert_into
 from services.metering.ledger.records import COMMAND_LINE, AccountBalance, AccountChange, ChangedBy
@@ -33,9 +34,12 @@ def set_threshold(
     connection: sa.Connection, account_id: str, low_balance_nanos: int | None, changed_by: ChangedBy = COMMAND_LINE
 ) -> None:
     """Changes the threshold alone: a batch never writes it."""
-    if low_balance_nanos != read_threshold(connection, account_id):
+    before_nanos = read_threshold(connection, account_id)
+    if low_balance_nanos != before_nanos:
         now_us = read_now_us(connection)
-        add_changes(connection, [AccountChange("low_balance.changed", account_id, "", *changed_by, now_us)])
+        told = to_json([Change("low_balance_nanos", before_nanos, low_balance_nanos)])
+        change = AccountChange("low_balance.changed", account_id, "", *changed_by, now_us, told)
+        add_changes(connection, [change])
     open_account(connection, account_id)
     is_meant = accounts.c.account_id == account_id
     connection.execute(sa.update(accounts).where(is_meant).values(low_balance_nanos=low_balance_nanos))

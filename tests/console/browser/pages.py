@@ -165,6 +165,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "notices-without-metering": ("/settings/notices", failing("NoticeThresholdService.GetLowBalance")),
     "audit-log": ("/settings/audit-log", Backends.fill),
     "audit-log-empty": ("/settings/audit-log", nothing),
+    "audit-log-filtered": ("/settings/audit-log?action=webhook&refused=on", Backends.fill),
     "not-found": ("/nowhere", Backends.fill),
 }
 

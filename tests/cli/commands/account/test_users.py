@@ -7,6 +7,7 @@ from cli.commands.account import users
 from cli.supervision.data_folder import write_processes
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.type.v1.access_token_pb2 import AccountRole
+from services.chassis.changes import Change, from_changes
 from tests.cli.played import play
 
 CODE = "K7Q2-M4XD-0000-0000-0000"
@@ -52,11 +53,16 @@ def test_a_link_leads_to_the_console_that_runs_whatever_its_port(
     assert users.console_origin(tmp_path) == "https://console.example.ca"
 
 
-def test_audit_log_lists_events_by_account_user_and_action() -> None:
-    event = pb.AuditEvent(event_no=7, action="key.created", user_id="user_a", outcome=pb.AUDIT_OUTCOME_DONE)
+def test_audit_log_lists_events_by_whatever_is_given() -> None:
+    changes = from_changes([Change("scopes", None, ("usage", "models")), Change("requests_per_minute", 60, None)])
+    event = pb.AuditEvent(
+        event_no=7, action="key.created", user_id="user_a", outcome=pb.AUDIT_OUTCOME_DONE, changes=changes
+    )
     listed = pb.ListAuditEventsResponse(events=[event])
     far_end = play(("auth", "AuditService.ListAuditEvents", listed))
-    result = far_end.run("users", "audit-log", "--account", "acct_a", "--user", "user_a", "--action", "key", "--json")
+    filters = ["--account", "acct_a", "--user", "user_a", "--action", "key", "--object", "key_a", "--refused"]
+    filters += ["--from", "2026-11-01", "--to", "2026-11-02"]
+    result = far_end.run("users", "audit-log", *filters, "--json")
     [shown] = json.loads(result.stdout)
     assert (shown["event_no"], shown["action"], shown["account_id"], shown["refused"]) == (
         7,
@@ -66,3 +72,11 @@ def test_audit_log_lists_events_by_account_user_and_action() -> None:
     )
     [request] = far_end.requests
     assert (request.account_id, request.user_id, request.action) == ("acct_a", "user_a", "key")
+    assert (request.object_id, request.only_refused) == ("key_a", True)
+    assert request.end_time.seconds - request.start_time.seconds == 24 * 3600
+    assert shown["changes"] == [
+        {"field": "scopes", "before": None, "after": ["usage", "models"]},
+        {"field": "requests_per_minute", "before": 60, "after": None},
+    ]
+    table = play(("auth", "AuditService.ListAuditEvents", listed)).run("users", "audit-log").stdout
+    assert "scopes: none -> usage,models, requests_per_minute: 60 -> none" in table

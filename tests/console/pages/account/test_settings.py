@@ -7,7 +7,9 @@ from tests.console.harness import ConsoleHarness
 
 def test_while_the_router_does_not_answer_settings_say_so(console: ConsoleHarness) -> None:
     console.backends.fail = {"RouterService.ListModels": not_answering()}
-    assert "The router is not answering" in console.get("/settings", console.auth.sign_in()).text
+    assert (
+        "The classes cannot be shown right now. Auto is forte." in console.get("/settings", console.auth.sign_in()).text
+    )
 
 
 def test_a_viewer_sees_settings_without_forms(console: ConsoleHarness) -> None:

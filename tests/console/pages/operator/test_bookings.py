@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from services.chassis.changes import Change
 from tests.console.auth_rows import OTHER_ACCOUNT_ID, RECOVERY_CODE
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
@@ -29,6 +30,9 @@ def test_a_form_that_is_sent_twice_books_once(console: ConsoleHarness, session: 
         assert console.post(f"{ACCOUNT}/credit", CREDIT, session).status == 303
     assert console.metering.balance_nanos(ACCOUNT_ID) == before + 5 * DOLLAR
     assert requested(console) == ["user_1-0af3"] * 2
+    [_, event] = console.auth.events("credit.grant_requested")[-2:]
+    assert event.changes == (Change("amount_nanos", None, 5 * DOLLAR),)
+    assert "Amount: $5.00" in console.get("/operator/audit-log", session).text
 
 
 def test_each_visit_has_a_booking_of_its_own(console: ConsoleHarness, session: str) -> None:

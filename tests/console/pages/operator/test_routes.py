@@ -71,6 +71,8 @@ def test_version_of_the_routes_is_shown_and_changes_with_them(console: ConsoleHa
     console.router.write(limits={"maple-small": 63})
     assert version(console.get("/operator/routes", session).text) == before
     assert version(console.post("/operator/routes/reload", session=session).text) != before
+    [event] = console.auth.events("routes.reload_requested")
+    assert [(change.field, change.before) for change in event.changes or ()] == [("routes_version", before)]
 
 
 def test_routers_with_different_routes_are_told_apart(

@@ -43,7 +43,7 @@ def append(database: Database, audit: AuditLog, count: int) -> None:
 
 def event_nos(database: Database) -> list[int]:
     with database.transaction(writes=False) as connection:
-        return sorted(event.event_no for event in list_events(connection, None, 10_000))
+        return sorted(each.event.event_no for each in list_events(connection, None, 10_000))
 
 
 def broken(database: Database, audit: AuditLog) -> list[int]:

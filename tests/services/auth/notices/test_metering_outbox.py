@@ -11,6 +11,7 @@ from legato_protos.auth.v1.auth_pb2_grpc import MaintenanceAdminServiceStub
 from legato_protos.metering.v1 import outbox_pb2
 from services.auth.notices.metering_outbox import take_over
 from services.auth.service import AuthService
+from services.chassis.changes import Change, from_changes, to_changes
 from services.chassis.database.database import Database
 from tests.services.auth.console import Console
 from tests.services.auth.notices.outbox import Outbox
@@ -41,6 +42,7 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
             key_id="key_one",
             user_id=user_id,
             session_id=session.session_id,
+            changes=from_changes([Change("spend_day_nanos", 5, 10), Change("of_a_later_release", None, 1)]),
             **shared,
         ),
         outbox_pb2.PendingChange(change_id="chg_2", action="low_balance.changed", **shared),
@@ -59,6 +61,7 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
     assert (by_owner.action, by_owner.object_id) == ("spend_limits.changed", "key_one")
     assert (by_owner.user_id, by_owner.user_name, by_owner.network) == (user_id, "Ada", "192.0.2.0/24")
     assert by_owner.time == occurred
+    assert to_changes(by_owner.changes) == [Change("spend_day_nanos", 5, 10)]
     assert (by_command_line.action, by_command_line.object_id) == ("low_balance.changed", account_id)
     assert by_command_line.user_id == ""
     actions = [event.action for event in await events_of(console, account_id, token)]

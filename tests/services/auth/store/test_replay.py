@@ -10,12 +10,14 @@ from legato_protos.auth.v1 import credentials_pb2 as cred
 from legato_protos.auth.v1 import notices_pb2 as notices
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
+from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.auth.audit.copy import AuditCopy
 from services.auth.records.users import OidcIdentity
 from services.auth.service import AuthService
 from services.auth.store import add
 from services.auth.store.credentials import list_identities
 from services.auth.store.user_tables import memberships, users
+from services.chassis.changes import to_changes
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.object_store import Folder
@@ -66,6 +68,27 @@ async def test_suspended_accounts_stay_so_and_resumed_ones_are_served(console: C
     for account_id, is_suspended in ((suspended, True), (resumed, False), (both, False)):
         found = await console.call(console.accounts.GetAccount, auth_pb2.GetAccountRequest(account_id=account_id))
         assert found.account.HasField("suspend_time") is is_suspended
+
+
+async def test_limits_classes_and_switches_are_what_they_were_changed_to(console: Console, restored: Restored) -> None:
+    account_id = await console.create_account()
+    made = await console.call(console.keys.CreateKey, auth_pb2.CreateKeyRequest(account_id=account_id, name="laptop"))
+    mezzo = ClassAllowance(class_ids=["mezzo"])
+    async with restored:
+        account = auth_pb2.UpdateAccountRequest(account_id=account_id, search=False, allowed_classes=mezzo)
+        await console.call(console.accounts.UpdateAccount, account)
+        for limit in (600, 60):
+            key = auth_pb2.UpdateKeyRequest(key_id=made.key.key_id, requests_per_minute=limit, allowed_classes=mezzo)
+            await console.call(console.keys.UpdateKey, key)
+    found = await console.call(console.keys.GetKey, auth_pb2.GetKeyRequest(key_id=made.key.key_id))
+    assert (found.key.requests_per_minute, list(found.key.allowed_classes.class_ids)) == (60, ["mezzo"])
+    kept = (await console.call(console.accounts.GetAccount, auth_pb2.GetAccountRequest(account_id=account_id))).account
+    assert (kept.search, kept.memory, list(kept.allowed_classes.class_ids)) == (False, True, ["mezzo"])
+    # The log says so as before, and its chain is whole.
+    events = await console.call(console.admin_audit.ListAuditEvents, pb.ListAuditEventsRequest(action="key.updated"))
+    assert [to_changes(event.changes)[0].after for event in events.events] == [60, 600]
+    verified = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
+    assert (verified.events, list(verified.broken_event_nos)) == (5, [])
 
 
 async def test_revoked_programs_stay_revoked(console: Console, restored: Restored) -> None:

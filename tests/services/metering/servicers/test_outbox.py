@@ -11,6 +11,7 @@ from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStu
 from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
+from services.chassis.changes import Change, from_json, to_changes
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.rpc.access_check import AccessCheck
@@ -55,6 +56,12 @@ async def test_each_change_of_a_limit_is_recorded_with_its_author_and_a_repeat_i
         ("spend_limits.changed", WHOLE_ACCOUNT, "usr_ada"),
         ("spend_limits.changed", KEY, "usr_ada"),
         ("spend_limits.changed", KEY, ""),
+    ]
+    found = await database.read(list_pending_changes, most=100)
+    assert [from_json(change.changes) for _, change in found] == [
+        (Change("spend_day_nanos", None, 100),),
+        (Change("spend_day_nanos", None, 50),),
+        (Change("spend_day_nanos", 50, None),),
     ]
 
 
@@ -122,6 +129,8 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
         assert (first.user_id, first.session_id) == ADA
         assert first.record_time.seconds
         assert (second.action, second.key_id, second.user_id) == ("low_balance.changed", "", "")
+        assert to_changes(first.changes) == [Change("spend_day_nanos", None, 5)]
+        assert to_changes(second.changes) == [Change("low_balance_nanos", None, 7)]
         for _ in range(2):
             await outbox.Acknowledge(pb.AcknowledgeRequest(change_ids=[first.change_id]))
         assert (await outbox.ListPending(pb.ListPendingRequest())).changes == [second]

@@ -1,0 +1,139 @@
+"""Pages and files of the audit log: the choice that an address makes of its events, and their lines in a file."""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from console.display.event_words import KINDS, event_words
+from console.display.words import time_of
+from console.services import LONG_READ_TIMEOUT_S
+from console.web.csv_files import Row, csv_response, text_cell
+from console.web.periods import Days, days_in
+from console.web.visit import Visit, paging, with_query
+from legato_protos.auth.v1 import users_pb2 as pb
+from services.chassis.changes import to_changes, to_json
+
+EVENTS_ON_A_PAGE: Final = 100
+FILE_PAGE_SIZE: Final = 1_000
+_ID: Final = re.compile(r"[A-Za-z0-9_.:#-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogChoice:
+    """The choice that an address makes; dates are days of the reader. Empty: all."""
+
+    days: Days
+    kind: str
+    user_id: str
+    object_id: str
+    account_id: str
+    only_refused: bool
+
+    @property
+    def query(self) -> dict[str, str]:
+        fields = {
+            **self.days.query,
+            "action": self.kind,
+            "user": self.user_id,
+            "object": self.object_id,
+            "account": self.account_id,
+            "refused": "on" if self.only_refused else "",
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+def choice_in(visit: Visit) -> LogChoice:
+    """Reads the choice; what is no id or no kind counts as not given."""
+    query = visit.query
+
+    def id_in(name: str) -> str:
+        given = query.get(name, "").strip()
+        return given if _ID.fullmatch(given) else ""
+
+    kind = query.get("action", "")
+    return LogChoice(
+        days_in(query),
+        kind if kind in KINDS else "",
+        id_in("user"),
+        id_in("object"),
+        id_in("account"),
+        query.get("refused") == "on",
+    )
+
+
+async def listed_events(visit: Visit, choice: LogChoice, path: str, **own: Any) -> dict[str, Any]:
+    """Reads a page of events; returns what every page of the audit log shows of them. `own` is what the page's address
+    decides, and not its query."""
+    request = _request(visit, replace(choice, **own), EVENTS_ON_A_PAGE, visit.page_token)
+    listed = await visit.auth.audit.ListAuditEvents(request)
+    return {
+        "events": listed.events,
+        "choice": choice,
+        "log_path": path,
+        "file_path": with_query(f"{path}.csv", choice.query),
+        "zone": visit.zone,
+        **paging(path, choice.query, visit.page_token, listed.next_page_token),
+    }
+
+
+async def file_of(visit: Visit, choice: LogChoice, **own: Any) -> Response:
+    """Sends all events that are chosen, each with what proves it. Who may not see them is refused before it begins."""
+    wanted = replace(choice, **own)
+    first = await _read_proved(visit, wanted, "")
+    return csv_response(visit, "legato-audit-log.csv", _file_row(pb.AuditEvent()), _file_rows(visit, wanted, first))
+
+
+def _request(visit: Visit, choice: LogChoice, page_size: int, page_token: str) -> pb.ListAuditEventsRequest:
+    return pb.ListAuditEventsRequest(
+        page_size=page_size,
+        page_token=page_token,
+        account_id=choice.account_id,
+        user_id=choice.user_id,
+        object_id=choice.object_id,
+        action=choice.kind,
+        only_refused=choice.only_refused,
+        **choice.days.times(visit.zone),
+    )
+
+
+async def _read_proved(visit: Visit, choice: LogChoice, page_token: str) -> pb.ListAuditEventsResponse:
+    request = _request(visit, choice, FILE_PAGE_SIZE, page_token)
+    request.with_proofs = True
+    return await visit.auth.audit.ListAuditEvents(request, timeout=LONG_READ_TIMEOUT_S)
+
+
+async def _file_rows(visit: Visit, choice: LogChoice, page: pb.ListAuditEventsResponse) -> AsyncIterator[Row]:
+    while True:
+        for event in page.events:
+            yield _file_row(event)
+        if not page.next_page_token:
+            return
+        page = await _read_proved(visit, choice, page.next_page_token)
+
+
+def _file_row(event: pb.AuditEvent) -> Row:
+    """Returns the event in words, then what its code is computed from, and the codes."""
+    words = event_words(event)
+    return {
+        "event_no": event.event_no,
+        "time": time_of(event.time).isoformat(),
+        "event": text_cell("; ".join((words.sentence, *words.changes))),
+        "user_name": text_cell(event.user_name),
+        "account_name": text_cell(event.account_name),
+        "object_name": text_cell(event.object_name),
+        "occurred_at_us": event.time.ToMicroseconds(),
+        "action": event.action,
+        "user_id": event.user_id,
+        "account_id": event.account_id,
+        "object_id": event.object_id,
+        "session_id": event.session_id,
+        "network": event.network,
+        "outcome": pb.AuditOutcome.Name(event.outcome).removeprefix("AUDIT_OUTCOME_").lower(),
+        "changes": to_json(to_changes(event.changes)) if event.changes else "",
+        "pepper_version": event.proof.pepper_version,
+        "previous_code": event.proof.previous_code.hex(),
+        "code": event.proof.code.hex(),
+    }
