@@ -1807,12 +1807,14 @@ class ListAuditEventsRequest(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
+    OBJECT_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     page_token: _builtins.str
     account_id: _builtins.str
     """Each of them, where it is not empty, must be the event's. `action` may also be the part before the dot, such as key."""
     user_id: _builtins.str
     action: _builtins.str
+    object_id: _builtins.str
     def __init__(
         self,
         *,
@@ -1821,10 +1823,11 @@ class ListAuditEventsRequest(_message.Message):
         account_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
         action: _builtins.str = ...,
+        object_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "page_size", b"page_size", "page_token", b"page_token", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "object_id", b"object_id", "page_size", b"page_size", "page_token", b"page_token", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -34,7 +34,7 @@ class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
     ) -> pb.ListAuditEventsResponse:
         """Lists audit events, the newest first, with the names of their users: all, or those that every filter fits."""
         size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
-        by, filters = current_access.get(), (request.account_id, request.user_id, request.action)
+        by, filters = current_access.get(), (request.account_id, request.user_id, request.action, request.object_id)
         if by is not None and not _may_list(by, request.account_id, request.user_id):
             raise role_missing()
         found = stored.list_events(connection, None if after is None else after.created_at_us, size + 1, *filters)

@@ -86,9 +86,10 @@ def list_events(
     account_id: str = "",
     user_id: str = "",
     action: str = "",
+    object_id: str = "",
 ) -> list[AuditEvent]:
-    """Lists events, the newest first, before the one of a number: of an account, a user, an action, or all. An action
-    may be the part before the dot."""
+    """Lists events, the newest first, before the one of a number: of an account, a user, an action, an object, or all.
+    An action may be the part before the dot."""
     columns = audit_events.c
     query = sa.select(audit_events).order_by(columns.event_no.desc()).limit(limit)
     if before is not None:
@@ -100,6 +101,8 @@ def list_events(
     if action:
         is_kind = sa.func.substr(columns.action, 1, len(action) + 1) == f"{action}."
         query = query.where(sa.or_(columns.action == action, is_kind))
+    if object_id:
+        query = query.where(columns.object_id == object_id)
     return find_all(connection, AuditEvent, query)
 
 
