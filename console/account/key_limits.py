@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from console.display import words
 from console.display.language import N_, _
 from console.web.forms import Rules
 from legato_protos.auth.v1 import auth_pb2
@@ -31,7 +32,7 @@ class KeyLimit:
 
     @property
     def words(self) -> str:
-        return self._inherited if self.own is None else f"{self.own:,}"
+        return self._inherited if self.own is None else words.number(self.own)
 
     @property
     def source(self) -> str:
@@ -52,7 +53,7 @@ class KeyLimit:
     def _inherited(self) -> str:
         number = self.of_service if self.of_account is None else self.of_account
         if number is not None:
-            return f"{number:,}"
+            return words.number(number)
         return _("Unlimited") if self.is_known else _("Not known")
 
 
