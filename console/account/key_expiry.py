@@ -1,4 +1,4 @@
-"""When a new key expires: what forms offer, and which of that another key has."""
+"""The expiry of new keys: what forms offer, and which of that another key has."""
 
 from typing import Final
 

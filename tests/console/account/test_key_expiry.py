@@ -1,4 +1,4 @@
-"""When new keys expire."""
+"""The expiry of new keys."""
 
 from datetime import UTC, datetime, timedelta
 
