@@ -67,6 +67,8 @@ def _why_not(key: auth_pb2.Key) -> str:
 async def revoke_chosen(visit: Visit) -> Response:
     """Revokes each of the keys on its own, so that one that cannot be revoked keeps no other one working."""
     chosen = _known_ids(visit.form.all("key"))
+    if not chosen:
+        return visit.redirect("/keys/revoke")
     failures = await asyncio.gather(*(_failure_of(visit, key_id) for key_id in chosen))
     took_s = visit.elapsed_s()
     names = await read_key_names(visit, chosen)

@@ -44,7 +44,9 @@ def test_chosen_keys_are_named_before_anything_is_revoked(console: ConsoleHarnes
     assert re.findall(r'name="key" value="(\w+)"', page) == [FIRST, LAST]
     assert "It is revoked already" in page
     assert revoked_in(console) == []
-    assert "No key is chosen that you can revoke" in console.get("/keys/revoke", session).text
+    nothing = console.post("/keys/revoke", {}, session)
+    assert (nothing.status, nothing.headers["location"]) == (303, "/keys/revoke")
+    assert "No key is chosen that you can revoke" in console.follow(nothing, session).text
 
 
 def test_all_chosen_keys_are_revoked_and_the_page_says_how_many_and_after_how_long(console: ConsoleHarness) -> None:
