@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from console.display.language import _
 from console.display.words import listed
 from console.web.forms import Rules
 from legato_protos.auth.v1 import auth_pb2
@@ -31,14 +32,14 @@ def auto_class(account: auth_pb2.Account) -> str:
 def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:
     classes = classes_of_key(key, account)
     if not classes:
-        return "None: the account allows none of the key's classes"
+        return _("None: the account allows none of the key's classes")
     return listed(classes)
 
 
 def classes_in(rules: Rules, offered: Collection[str]) -> ClassAllowance | None:
     """Reads the classes that a form allows; None for all that are offered."""
     chosen = set(rules.form.all("allowed"))
-    rules.require(bool(chosen) and chosen <= set(offered), "allowed", "Choose at least one class.")
+    rules.require(bool(chosen) and chosen <= set(offered), "allowed", _("Choose at least one class."))
     if chosen == set(offered):
         return None
     return ClassAllowance(class_ids=[class_id for class_id in offered if class_id in chosen])
