@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from console.display.language import _
 from console.web.forms import Refusal
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
@@ -15,7 +16,7 @@ def key_id_of(visit: Visit) -> str:
     """Returns the key that the address names."""
     key_id = visit.path_value("key_id")
     if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
+        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
     return key_id
 
 
@@ -23,7 +24,7 @@ async def require_known(visit: Visit, find: Callable[[Visit, str], Awaitable[Any
     """Returns the key that a form names, if it is one that `find` finds."""
     key_id = visit.form.get("key_id")
     if not KEY_ID.fullmatch(key_id):
-        raise Refusal({"key_id": "This is not the public part of a key."})
+        raise Refusal({"key_id": _("This is not the public part of a key.")})
     try:
         await find(visit, key_id)
     except LegatoError as error:

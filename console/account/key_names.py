@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from console.display.language import _
 from console.services import if_available
 from console.web.visit import Visit
 from legato_protos.auth.v1 import auth_pb2
@@ -37,14 +38,17 @@ class KeyNames:
 
     def maker(self, key_id: str) -> str:
         found = self.by_id.get(key_id)
-        if found is None:
-            return "Unknown"
-        made_without_user = "Operator" if found.caller else "Former member" if found.created_by else "Command line"
-        return found.created_by_name or made_without_user
+        return _("Unknown") if found is None else maker_of(found)
 
     def options(self, chosen: str) -> list[str]:
         """Returns the keys to choose from, with the one that is chosen."""
         return [*self.offered, chosen] if chosen not in ("", "mine", *self.offered) else list(self.offered)
+
+
+def maker_of(key: auth_pb2.Key) -> str:
+    if key.created_by_name:
+        return key.created_by_name
+    return _("Operator") if key.caller else _("Former member") if key.created_by else _("Command line")
 
 
 @dataclass(frozen=True, slots=True)

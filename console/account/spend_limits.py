@@ -11,6 +11,7 @@ from console.web.forms import Form, Refusal, Rules, parse_dollars
 from console.web.visit import Visit
 from legato_protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
 from legato_protos.metering.v1 import spend_limits_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 
 WHOLE_ACCOUNT: Final = ""
@@ -125,20 +126,38 @@ async def read_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()
 
 
 def limits_in(form: Form) -> pb.SpendLimits:
-    """Reads the limits of a form."""
-    limits = {}
+    """Reads the limits of a form that has nothing else."""
     with Rules(form) as rules:
-        for period in PERIODS:
-            nanos = rules.parse(parse_dollars, period, _("An amount in dollars such as 5.00, or nothing."))
-            rules.require(0 <= (nanos or 0) <= LARGEST_BOOKING_NANOS, period, _("From 0 to a million dollars."))
-            limits[f"{period}_nanos"] = nanos
+        return limits_by(rules)
+
+
+def limits_by(rules: Rules) -> pb.SpendLimits:
+    limits = {}
+    for period in PERIODS:
+        nanos = rules.parse(parse_dollars, period, _("An amount in dollars such as 5.00, or nothing."))
+        rules.require(0 <= (nanos or 0) <= LARGEST_BOOKING_NANOS, period, _("From 0 to a million dollars."))
+        limits[f"{period}_nanos"] = nanos
     return pb.SpendLimits(**limits)
+
+
+def periods_above(limits: pb.SpendLimits, of_account: Sequence[SpendMeter]) -> list[SpendMeter]:
+    """Returns those of the account's limits that these would exceed."""
+    return [meter for meter in of_account if getattr(limits, f"{meter.period}_nanos") > (meter.limit_nanos or 0)]
 
 
 async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> None:
     request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=limits)
     metadata = await _metadata_for(visit, key_id) if key_id else None
     await visit.metering.spend_limits.SetSpendLimits(request, metadata=metadata)
+
+
+async def set_first(visit: Visit, key_id: str, limits: pb.SpendLimits) -> None:
+    """Gives a new key its limits; members may, too. Raises unless they hold afterwards."""
+    request = pb.SetFirstSpendLimitsRequest(account_id=visit.account_id, key_id=key_id, limits=limits)
+    metadata = await _metadata_for(visit, key_id)
+    answer = await visit.metering.spend_limits.SetFirstSpendLimits(request, metadata=metadata)
+    if answer.spend.limits != limits:
+        raise LegatoError(Reason.REQUEST_INVALID, "The key has other limits already.")
 
 
 async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:

@@ -3,13 +3,14 @@
 import json
 import shlex
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from console.display.language import N_, _
 
 PLACEHOLDER: Final = "YOUR_KEY"
-QUESTION: Final = "Say hello in one sentence."
+_QUESTION: Final = N_("Say hello in one sentence.")
 # Where a script puts the request that a page has, as the language writes it.
 REQUEST_MARK: Final = "@REQUEST@"
-_REQUEST: Final = {"model": "auto", "messages": [{"role": "user", "content": QUESTION}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +28,19 @@ def snippets(base_url: str, api_key: str = PLACEHOLDER) -> list[Snippet]:
     python = (
         "answer = client.chat.completions.create(\n"
         '    model="auto",\n'
-        f'    messages=[{{"role": "user", "content": {json.dumps(QUESTION)}}}],\n'
+        f'    messages=[{{"role": "user", "content": {json.dumps(_(_QUESTION))}}}],\n'
         ")\n"
         "print(answer.choices[0].message.content)"
     )
     node = (
         "const answer = await client.chat.completions.create({\n"
         '  model: "auto",\n'
-        f'  messages: [{{ role: "user", content: {json.dumps(QUESTION)} }}],\n'
+        f'  messages: [{{ role: "user", content: {json.dumps(_(_QUESTION))} }}],\n'
         "});\n"
         "console.log(answer.choices[0].message.content);"
     )
     return [
-        Snippet("curl", "curl", "", _curl(base_url, api_key, shlex.quote(json.dumps(_REQUEST)))),
+        Snippet("curl", "curl", "", _curl(base_url, api_key, shlex.quote(json.dumps(_first_request())))),
         Snippet("python", "Python", "pip install openai", _python_client(base_url, api_key) + python),
         Snippet("node", "Node", "npm install openai", _node_client(base_url, api_key) + node),
     ]
@@ -47,7 +48,7 @@ def snippets(base_url: str, api_key: str = PLACEHOLDER) -> list[Snippet]:
 
 def conversation_snippets(base_url: str) -> list[Snippet]:
     """Programs that send any request; until there is one, the first."""
-    request = json.dumps(_REQUEST, indent=2)
+    request = json.dumps(_first_request(), indent=2)
     curl = _curl(base_url, PLACEHOLDER, REQUEST_MARK)
     python = _python_client(base_url, PLACEHOLDER) + (
         f"request = {REQUEST_MARK}\n"
@@ -64,6 +65,10 @@ def conversation_snippets(base_url: str) -> list[Snippet]:
         Snippet("python", "Python", "pip install openai", python.replace(REQUEST_MARK, request), python),
         Snippet("node", "JavaScript", "npm install openai", node.replace(REQUEST_MARK, request), node),
     ]
+
+
+def _first_request() -> dict[str, Any]:
+    return {"model": "auto", "messages": [{"role": "user", "content": _(_QUESTION)}]}
 
 
 def _curl(base_url: str, api_key: str, quoted_body: str) -> str:

@@ -327,9 +327,13 @@ class Visit:
         """Answers a form with another page, which says what was done; with a figure, or with how long it took."""
         if message:
             if figure is None:
-                figure = round(1000 * (self.console.clock.elapsed_s() - self._began_s)) if message in TIMED else 0
+                figure = round(1000 * self.elapsed_s()) if message in TIMED else 0
             self.cookies[self.notice_cookie] = (f"{message}.{figure}", NOTICE_LIFE_S)
         return RedirectResponse(path, 303)
+
+    def elapsed_s(self) -> float:
+        """Returns how long ago the visitor asked for this."""
+        return self.console.clock.elapsed_s() - self._began_s
 
     def choose_account(self, account_id: str) -> None:
         self.cookies[self.account_cookie] = (account_id, A_YEAR_S)

@@ -23,6 +23,7 @@ RETRY_AFTER_DEFAULT_S: Final = 60
 RETRY_AFTER_MOST_S: Final = 86_400
 KEYS_AT_ONCE_MOST: Final = 1_000
 LONGEST_SEARCH: Final = 100
+UNUSED_DAYS_MOST: Final = 36_500
 
 # Control characters, and the two Unicode separators that break lines.
 _UNPRINTABLE: Final = frozenset({"Cc", "Zl", "Zp"})
@@ -138,6 +139,12 @@ def expires_at_us(created: datetime, after_days: int | None) -> int | None:
             "expires_after_days", f"A key can expire after {', '.join(map(str, EXPIRY_DAYS))} days, or never."
         )
     return to_micros(created + timedelta(days=after_days))
+
+
+def unused_for_days(given: int) -> int:
+    if not 0 <= given <= UNUSED_DAYS_MOST:
+        raise refusal("unused_for_days", f"The number of days must be from 0 to {UNUSED_DAYS_MOST:,}.")
+    return given
 
 
 def search(given: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from services.auth.audit.log import AuditLog
 from services.auth.peppers import Peppers
+from services.auth.records.accounts import NO_LIMITS, KeyLimits
 from services.auth.records.times import to_micros
 from services.auth.store import Connection
 from services.chassis.access_tokens import Access
@@ -33,6 +34,8 @@ class Parts:
     clock: Clock
     log: Log
     sleep: Sleep = asyncio.sleep
+    # What keys have where neither they nor their account have a limit.
+    service_limits: KeyLimits = NO_LIMITS
     audit: AuditLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +49,7 @@ class Domain:
         self._clock = parts.clock
         self._log = parts.log
         self._sleep = parts.sleep
+        self._service_limits = parts.service_limits
         self._audit = parts.audit
 
     def now_us(self) -> int:

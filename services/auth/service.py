@@ -104,7 +104,7 @@ class AuthService:
         keys = parse_encryption_key(console.encryption_key)
         self._cipher = TextCipher(keys, peppers.derive("email addresses"))
         use_cipher(database, self._cipher)
-        self.parts = parts = Parts(database, peppers, clock, log, sleep)
+        self.parts = parts = Parts(database, peppers, clock, log, sleep, console.service_limits)
         self.verifier = Verifier(parts)
         callers = Callers(parts)
         self.last_uses = LastUses(parts)
@@ -127,7 +127,7 @@ class AuthService:
         self.servicers = [
             AuthServicer(self.verifier, callers, self.watches),
             AccountAdminServicer(parts),
-            KeyAdminServicer(Keys(parts, console.service_limits), sessions),
+            KeyAdminServicer(Keys(parts), sessions),
             CallerAdminServicer(callers),
             MaintenanceAdminServicer(parts),
             SignInServicer(parts, sign_in, passwords, sessions),

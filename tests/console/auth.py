@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.encryption import TextCipher, parse_encryption_key
 from services.auth.notices.webhook_client import WebhookClient
-from services.auth.records.accounts import Account
+from services.auth.records.accounts import Account, KeyLimits
 from services.auth.records.audit import AuditEvent
 from services.auth.records.keys import Key
 from services.auth.records.notices import Delivery, Webhook
@@ -97,6 +97,7 @@ class Auth:
         console = ConsoleOptions(
             signing_key=SIGNING_KEY,
             origins=self._origin,
+            service_limits=KeyLimits(requests_per_minute=3_000),
             encryption_key=ENCRYPTION_KEY if "password" in self._ways else "",
             oidc=OidcClient(self.issuer.issuer, CLIENT_ID, CLIENT_SECRET) if has_issuer else None,
             mail_sender=self._mail_sender if has_mail else None,
@@ -253,6 +254,10 @@ class Auth:
 
     def change_key(self, key_id: str, /, **values: Any) -> None:
         self._execute(sa.update(tables.keys).filter_by(key_id=key_id).values(values))
+
+    def change_keys(self, **values: Any) -> None:
+        """Changes all keys of the visitor's account."""
+        self._execute(sa.update(tables.keys).filter_by(account_id=ACCOUNT_ID).values(values))
 
     def falsify_event(self, event_no: int) -> None:
         """Changes what the audit log says."""

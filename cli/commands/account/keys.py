@@ -14,6 +14,7 @@ from legato_protos.auth.v1 import auth_pb2 as pb
 SCOPES = {"inference": pb.Scope.SCOPE_INFERENCE, "models": pb.Scope.SCOPE_MODELS, "usage": pb.Scope.SCOPE_USAGE}
 NEVER = "never"
 PAGE_SIZE = 200
+UNUSED_DAYS_MOST = 36_500
 COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
 
 keys = command_group("keys")
@@ -56,9 +57,16 @@ def create(
 
 @keys.command("list")
 @click.option("--account", "account_id", metavar="ID", required=True)
-def list_(invocation: Invocation, account_id: str) -> None:
+@click.option(
+    "--unused",
+    "unused_for_days",
+    type=click.IntRange(0, UNUSED_DAYS_MOST),
+    metavar="DAYS",
+    help="Only keys that were not used for so many days; with 0, those that were never used.",
+)
+def list_(invocation: Invocation, account_id: str, unused_for_days: int | None) -> None:
     """List an account's keys; the keys themselves are not stored."""
-    things = [describe(key) for key in every_key(invocation.services, account_id)]
+    things = [describe(key) for key in every_key(invocation.services, account_id, unused_for_days)]
     # The columns of classes and limits are shown only if a key has its own.
     own = [name for name in ("classes", *LIMITS) if any(thing[name] is not None for thing in things)]
     invocation.show_list(things, [*COLUMNS, *own])
@@ -121,8 +129,9 @@ def create_key(
     return call_service(services.keys.CreateKey, request, repeatable=False)
 
 
-def every_key(services: ServiceStubs, account_id: str) -> Iterator[pb.Key]:
-    for page in every_page(services.keys.ListKeys, pb.ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE)):
+def every_key(services: ServiceStubs, account_id: str, unused_for_days: int | None = None) -> Iterator[pb.Key]:
+    request = pb.ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE, unused_for_days=unused_for_days)
+    for page in every_page(services.keys.ListKeys, request):
         yield from page.keys
 
 

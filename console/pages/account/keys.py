@@ -1,6 +1,7 @@
-"""Keys: list, create, rename, limit, rotate, revoke, and identify a leaked one."""
+"""Keys: the list, one key with everything about it, its name, limits and classes, and which one leaked."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -10,25 +11,28 @@ from starlette.responses import Response
 from console.account import spend_limits, usage
 from console.account.allowed_classes import classes_in, classes_of_account, classes_of_key
 from console.account.allowed_classes import in_words as classes_in_words
+from console.account.key_expiry import EXPIRIES, expiry_of
 from console.account.key_ids import key_id_of, require_known
-from console.account.key_limits import LIMITS, limit_in_effect, limits_in
-from console.display import words
-from console.display.snippets import snippets
-from console.display.words import in_words, time_of
+from console.account.key_limits import limits_in, limits_of
+from console.account.key_names import maker_of
+from console.account.spend_limits import WHOLE_ACCOUNT, SpendForm, limited_meters
+from console.display.language import N_, _
+from console.display.words import in_words, significant_places, time_of
 from console.services import if_available
 from console.web.forms import LONGEST_NAME, Refusal, Rules
+from console.web.periods import period_in
 from console.web.refusals import shows_again
-from console.web.shown_once import ShownOnce
 from console.web.visit import Visit, with_query
-from legato_protos.auth.v1 import auth_pb2
-from legato_protos.metering.v1.metering_pb2 import UsageRow
-from services.chassis.errors import LegatoError
+from legato_protos.auth.v1 import auth_pb2, users_pb2
+from legato_protos.metering.v1.metering_pb2 import USAGE_BUCKET_PERIOD, UsageRow
 
 PAGE_SIZE: Final = 50
 # So many are looked at for a summary.
 SUMMARY_SIZE: Final = 200
-EXPIRIES: Final = ("30", "90", "365", "never")
-SCOPES: Final = {name: number for number, (name, _title) in words.SCOPES.items()}
+# A shorter list is read as it is.
+FILTERED_FROM: Final = 10
+EVENTS_SHOWN: Final = 5
+UNUSED: Final = {"0": N_("Never used"), "30": N_("Not used for 30 days"), "90": N_("Not used for 90 days")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +41,36 @@ class KeysChoice:
 
     search: str
     only_active: bool
+    # How many days a key was not used for; empty: whether it was or not.
+    unused: str
 
     @property
     def query(self) -> dict[str, str]:
-        fields = {"q": self.search, "show": "active" if self.only_active else ""}
+        fields = {"q": self.search, "show": "active" if self.only_active else "", "unused": self.unused}
         return {name: value for name, value in fields.items() if value}
+
+    @property
+    def is_search_alone(self) -> bool:
+        return self.query.keys() <= {"q", "show"}
+
+
+def _choice_of(visit: Visit) -> KeysChoice:
+    query = visit.query
+    unused = query.get("unused", "")
+    return KeysChoice(
+        query.get("q", "").strip()[:LONGEST_NAME], query.get("show") == "active", unused if unused in UNUSED else ""
+    )
 
 
 async def show(visit: Visit) -> Response:
-    query = visit.query
-    choice = KeysChoice(query.get("q", "").strip()[:LONGEST_NAME], query.get("show") == "active")
+    choice = _choice_of(visit)
     request = auth_pb2.ListKeysRequest(
         account_id=visit.account_id,
         page_size=PAGE_SIZE,
         page_token=visit.page_token,
         search=choice.search,
         only_active=choice.only_active,
+        unused_for_days=int(choice.unused) if choice.unused else None,
         newest_first=True,
         with_callers=True,
     )
@@ -63,6 +81,10 @@ async def show(visit: Visit) -> Response:
     )
     active = [each for each in listed.keys if each.state == auth_pb2.KEY_STATE_ACTIVE]
     past = [each for each in listed.keys if each.state != auth_pb2.KEY_STATE_ACTIVE]
+    previous_path, next_path = (
+        _page_path(choice, token) for token in (listed.previous_page_token, listed.next_page_token)
+    )
+    here = {**choice.query, **({"page": visit.page_token} if visit.page_token else {})}
     return visit.render(
         "keys.html",
         active=active,
@@ -70,8 +92,14 @@ async def show(visit: Visit) -> Response:
         costs=costs,
         nearest={key_id: spend_limits.nearest_meter(spend) for key_id, spend in (spends or {}).items()},
         choice=choice,
-        previous_path=_page_path(choice, listed.previous_page_token),
-        next_path=_page_path(choice, listed.next_page_token),
+        unused=UNUSED,
+        is_filtered=bool(previous_path or next_path or choice.query) or len(key_ids) >= FILTERED_FROM,
+        may_choose=sum(each.may_change for each in active),
+        are_chosen=visit.query.get("choose") == "all",
+        choose_all_path=with_query("/keys", {**here, "choose": "all"}),
+        maker_of=maker_of,
+        previous_path=previous_path,
+        next_path=next_path,
     )
 
 
@@ -79,80 +107,73 @@ def _page_path(choice: KeysChoice, page_token: str) -> str:
     return with_query("/keys", {**choice.query, "page": page_token}) if page_token else ""
 
 
-async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
-    form, offered = visit.form, classes_of_account(await visit.read_account())
-    given: dict[str, Any] = {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}, "classes": offered}
-    if refusal is not None:
-        given = {
-            "name": form.get("name"),
-            "scopes": form.all("scope"),
-            "expires": form.get("expires"),
-            "limits": {name: form.get(name) for name in LIMITS},
-            "classes": form.all("allowed"),
-        }
-    return visit.render("key_new.html", refusal=refusal, given=given, offered=offered, limit_titles=LIMITS)
-
-
-@shows_again(show_new, "name")
-async def create(visit: Visit) -> Response:
-    form, offered = visit.form, classes_of_account(await visit.read_account())
-    name, scopes, expires = form.get("name"), form.all("scope"), form.get("expires")
-    with Rules(form) as rules:
-        limits, allowed = limits_in(rules), classes_in(rules, offered)
-        rules.require(len(name) <= LONGEST_NAME, "name", "At most 100 characters.")
-        rules.require(bool(scopes) and set(scopes) <= SCOPES.keys(), "scope", "Choose what the key may do.")
-        rules.require(expires in EXPIRIES, "expires", "Choose when the key expires.")
-    request = auth_pb2.CreateKeyRequest(
-        account_id=visit.account_id,
-        name=name,
-        # Without scopes and classes, the key has all of them.
-        scopes=[] if set(scopes) == SCOPES.keys() else [SCOPES[scope] for scope in scopes],
-        expires_after_days=_days(expires),
-        form_id=form.get("form_id"),
-        allowed_classes=allowed,
-        **{name: limit for name, limit in limits.items() if limit},
-    )
-    return await _show_made(visit, await visit.auth.key_admin.CreateKey(request))
-
-
-async def _show_made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
-    path = f"/keys/{made.key.key_id}"
-    if not made.api_key:
-        # The form was sent before.
-        return visit.redirect(path, "shown-before")
-    return await MADE.lead_to(f"{path}/made", visit, made)
-
-
-async def _made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
-    examples = snippets(visit.console.api_url, made.api_key)
-    return visit.render("key_made.html", has_secret=True, made=made, snippets=examples)
-
-
-MADE: Final = ShownOnce(auth_pb2.CreateKeyResponse, _made)
-
-
 async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
-    key_id = key_id_of(visit)
-    identified, account = await asyncio.gather(_find(visit, key_id), visit.read_account())
+    key_id, account_id = key_id_of(visit), visit.account_id
+    identified, account, spends, events = await asyncio.gather(
+        _find(visit, key_id),
+        visit.read_account(),
+        spend_limits.read_spends(visit, account_id, [key_id]),
+        _read_events(visit, key_id),
+    )
     found, pair = identified.key, None
     if identified.HasField("replaced_by"):
         pair = (found, identified.replaced_by)
     elif identified.HasField("replaced"):
         pair = (identified.replaced, found)
-    costs = await usage.usage_by_key(visit, [each.key_id for each in pair or (found,)])
+    rows = await _read_usage(visit, [each.key_id for each in pair or (found,)])
     return visit.render(
         "key.html",
         refusal=refusal,
         found=found,
-        usage=None if costs is None else costs.get(key_id, UsageRow()),
-        costs=costs,
-        limits=[limit_in_effect(name, found, account) for name in LIMITS],
+        maker=maker_of(found),
+        identified=identified,
+        usage=None if rows is None else [row for row in rows if row.key_id == key_id],
+        total=_total(rows or (), key_id),
+        places=max((significant_places(row.cost_nanos, 2) for row in rows or ()), default=2),
+        limits=limits_of(found, account),
+        expiries=EXPIRIES,
+        expiry=expiry_of(found),
+        spends=SpendForm.of(visit, spends, key_id, None),
+        spend_limits_of_account=limited_meters((spends or {}).get(WHOLE_ACCOUNT)),
         offered=classes_of_account(account),
         classes=classes_of_key(found, account),
         classes_words=classes_in_words(found, account),
+        events=events,
         pair=pair,
+        pair_requests=None if rows is None else [_total(rows, each.key_id).requests for each in pair or ()],
         idle=_idle(visit, pair[0]) if pair else "",
     )
+
+
+async def _read_usage(visit: Visit, key_ids: Sequence[str]) -> list[UsageRow] | None:
+    """Returns the last 30 days of keys by class; None if metering does not answer."""
+    request = usage.usage_request(
+        visit,
+        period_in({}, visit.zone, visit.now),
+        key_ids,
+        group_by_key=True,
+        group_by_class=True,
+        bucket=USAGE_BUCKET_PERIOD,
+    )
+    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
+    return None if listed is None else sorted(listed.rows, key=lambda row: -row.cost_nanos)
+
+
+def _total(rows: Sequence[UsageRow], key_id: str) -> UsageRow:
+    own = [row for row in rows if row.key_id == key_id]
+    total = UsageRow(requests=sum(row.requests for row in own), cost_nanos=sum(row.cost_nanos for row in own))
+    for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
+        setattr(total.usage, name, sum(getattr(row.usage, name) for row in own))
+    return total
+
+
+async def _read_events(visit: Visit, key_id: str) -> list[users_pb2.AuditEvent]:
+    """Returns what the audit log has of a key last: owners see what anybody did, others what they did themselves."""
+    request = users_pb2.ListAuditEventsRequest(object_id=key_id, account_id=visit.account_id, page_size=EVENTS_SHOWN)
+    if not visit.who.is_owner:
+        request.user_id = visit.who.user.user_id
+    listed = await visit.optional(visit.auth.audit.ListAuditEvents(request), "events")
+    return [] if listed is None else list(listed.events)
 
 
 @shows_again(show_one, reasons=())
@@ -186,54 +207,13 @@ async def _update(visit: Visit, request: auth_pb2.UpdateKeyRequest) -> None:
     await visit.auth.key_admin.UpdateKey(request)
 
 
-@shows_again(show_one, reasons=())
-async def rotate(visit: Visit) -> Response:
-    """Creates a key like another, with its spend limits too. The secret is shown only when those hold; if they cannot
-    be set, the new key is revoked."""
-    if await spend_limits.read_spends(visit, visit.account_id, [key_id_of(visit)]) is None:
-        raise _not_rotated()
-    request = auth_pb2.RotateKeyRequest(
-        account_id=visit.account_id,
-        key_id=key_id_of(visit),
-        expires_after_days=_days(visit.form.get("expires")),
-        form_id=visit.form.get("form_id"),
-    )
-    made = await visit.auth.key_admin.RotateKey(request)
-    if made.api_key:
-        try:
-            await spend_limits.inherit(visit, made.key.key_id, key_id_of(visit))
-        except LegatoError as error:
-            visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key_id, reason=error.reason)
-            await _revoke(visit, made.key.key_id)
-            raise _not_rotated() from None
-    return await _show_made(visit, auth_pb2.CreateKeyResponse(key=made.key, api_key=made.api_key))
-
-
-async def revoke(visit: Visit) -> Response:
-    await _revoke(visit, key_id_of(visit))
-    return visit.redirect(_path(visit), "key-revoked")
-
-
-async def _revoke(visit: Visit, key_id: str) -> None:
-    request = auth_pb2.RevokeKeyRequest(account_id=visit.account_id, key_id=key_id)
-    await visit.auth.key_admin.RevokeKey(request)
-
-
-def _not_rotated() -> Refusal:
-    problem = (
-        "Metering is not answering, so the new key could not be given the old one's spend limits. There is no new key; "
-        "the old one keeps working. Try again later."
-    )
-    return Refusal({"rotate": problem}, status=503)
-
-
 async def show_identify(visit: Visit, refusal: Refusal | None = None) -> Response:
     return visit.render("identify.html", refusal=refusal, for_operators=False)
 
 
 @shows_again(show_identify, reasons=())
 async def identify(visit: Visit) -> Response:
-    not_found = "The key is well formed, but it is none of this account's. Whose it is, only an operator can tell."
+    not_found = _("The key is well formed, but it is none of this account's. Whose it is, only an operator can tell.")
     return visit.redirect(f"/keys/{await require_known(visit, _find, not_found)}")
 
 
@@ -252,15 +232,11 @@ async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
 def _idle(visit: Visit, key: auth_pb2.Key) -> str:
     """Says how long a key has not been used. Auth knows the hour, so the end of that hour counts."""
     if not key.HasField("last_use_time"):
-        return "The old key was never used."
+        return _("The old key was never used.")
     idle = visit.now - time_of(key.last_use_time) - timedelta(hours=1)
     if idle < timedelta(hours=1):
-        return "The old key was used within the last two hours."
-    return f"The old key has not been used for {in_words(idle)}."
-
-
-def _days(expires: str) -> int | None:
-    return int(expires) if expires in EXPIRIES and expires.isdecimal() else None
+        return _("The old key was used within the last two hours.")
+    return _("The old key has not been used for %(time)s.", time=in_words(idle))
 
 
 def _path(visit: Visit) -> str:

@@ -521,6 +521,7 @@ class Account(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     AUTO_CLASS_FIELD_NUMBER: _builtins.int
+    DEFAULT_LIMITS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     preferred_class: _builtins.str
@@ -544,6 +545,10 @@ class Account(_message.Message):
     def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
         """What its keys may use."""
 
+    @_builtins.property
+    def default_limits(self) -> Global___RateLimits:
+        """What its keys have where neither they nor the account have a limit. Absent: auth is of an older version."""
+
     def __init__(
         self,
         *,
@@ -560,10 +565,11 @@ class Account(_message.Message):
         attachments: _builtins.bool = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         auto_class: _builtins.str = ...,
+        default_limits: Global___RateLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "default_limits", b"default_limits", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "default_limits", b"default_limits", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -579,6 +585,44 @@ class Account(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___Account: _TypeAlias = Account  # noqa: Y015
+
+@_typing.final
+class RateLimits(_message.Message):
+    """Absent: unlimited."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    requests_per_minute: _builtins.int
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
+    def __init__(
+        self,
+        *,
+        requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
+    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
+
+Global___RateLimits: _TypeAlias = RateLimits  # noqa: Y015
 
 @_typing.final
 class CreateAccountRequest(_message.Message):
@@ -1160,6 +1204,7 @@ class ListKeysRequest(_message.Message):
     ALSO_KEY_IDS_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
     WITH_CALLERS_FIELD_NUMBER: _builtins.int
+    UNUSED_FOR_DAYS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     page_token: _builtins.str
@@ -1176,6 +1221,8 @@ class ListKeysRequest(_message.Message):
     """Only keys that this user created. Empty: of all."""
     with_callers: _builtins.bool
     """Also lists what the requests of internal programs are counted under. Those have no secret, and only grants change them."""
+    unused_for_days: _builtins.int
+    """Only keys that exist for at least so many days and were not used in them, at most 36,500. 0: only keys that were never used."""
     @_builtins.property
     def also_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Also names these keys of the account, at most 1,000, whatever page they are on."""
@@ -1194,12 +1241,15 @@ class ListKeysRequest(_message.Message):
         also_key_ids: _abc.Iterable[_builtins.str] | None = ...,
         created_by: _builtins.str = ...,
         with_callers: _builtins.bool = ...,
+        unused_for_days: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unused_for_days", b"_unused_for_days", "unused_for_days", b"unused_for_days"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_callers", b"with_callers", "with_playground", b"with_playground"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unused_for_days", b"_unused_for_days", "account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "unused_for_days", b"unused_for_days", "with_callers", b"with_callers", "with_playground", b"with_playground"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__unused_for_days: _TypeAlias = _typing.Literal["unused_for_days"]  # noqa: Y015
+    _WhichOneofArgType__unused_for_days: _TypeAlias = _typing.Literal["_unused_for_days", b"_unused_for_days"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unused_for_days) -> _WhichOneofReturnType__unused_for_days | None: ...
 
 Global___ListKeysRequest: _TypeAlias = ListKeysRequest  # noqa: Y015
 

@@ -638,7 +638,7 @@ class KeyAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RotateKey(self, request, context):
-        """Creates a key like an existing one, which stays good until it is revoked.
+        """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

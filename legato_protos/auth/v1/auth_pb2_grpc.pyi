@@ -192,7 +192,7 @@ class KeyAdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> KeyAdminServiceAsyncStub: ...
     CreateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]
     RotateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]
-    """Creates a key like an existing one, which stays good until it is revoked."""
+    """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
     ListKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]
     """Revoked and expired keys are listed too."""
     RenameKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]
@@ -216,7 +216,7 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]  # type: ignore[assignment]
     RotateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]  # type: ignore[assignment]
-    """Creates a key like an existing one, which stays good until it is revoked."""
+    """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
     ListKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]  # type: ignore[assignment]
     """Revoked and expired keys are listed too."""
     RenameKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]  # type: ignore[assignment]
@@ -249,7 +249,7 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.RotateKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.RotateKeyResponse, _abc.Awaitable[_auth_pb2.RotateKeyResponse]]:
-        """Creates a key like an existing one, which stays good until it is revoked."""
+        """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
 
     @_abc_1.abstractmethod
     def ListKeys(

@@ -202,6 +202,54 @@ class SetSpendLimitsResponse(_message.Message):
 Global___SetSpendLimitsResponse: _TypeAlias = SetSpendLimitsResponse  # noqa: Y015
 
 @_typing.final
+class SetFirstSpendLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    @_builtins.property
+    def limits(self) -> Global___SpendLimits: ...
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        limits: Global___SpendLimits | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetFirstSpendLimitsRequest: _TypeAlias = SetFirstSpendLimitsRequest  # noqa: Y015
+
+@_typing.final
+class SetFirstSpendLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spend(self) -> Global___Spend:
+        """The key's limits from now on."""
+
+    def __init__(
+        self,
+        *,
+        spend: Global___Spend | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetFirstSpendLimitsResponse: _TypeAlias = SetFirstSpendLimitsResponse  # noqa: Y015
+
+@_typing.final
 class InheritSpendLimitsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

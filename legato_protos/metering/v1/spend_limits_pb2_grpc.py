@@ -46,6 +46,11 @@ class SpendLimitServiceStub:
                 request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.SerializeToString,
                 response_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.FromString,
                 _registered_method=True)
+        self.SetFirstSpendLimits = channel.unary_unary(
+                '/legato.metering.v1.SpendLimitService/SetFirstSpendLimits',
+                request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsRequest.SerializeToString,
+                response_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsResponse.FromString,
+                _registered_method=True)
         self.InheritSpendLimits = channel.unary_unary(
                 '/legato.metering.v1.SpendLimitService/InheritSpendLimits',
                 request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
@@ -71,6 +76,13 @@ class SpendLimitServiceServicer:
 
     def SetSpendLimits(self, request, context):
         """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetFirstSpendLimits(self, request, context):
+        """Gives a new key its limits. A key that has, or had, limits keeps its own: members, who may create keys, change none with it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -102,6 +114,11 @@ def add_SpendLimitServiceServicer_to_server(servicer, server):
                     servicer.SetSpendLimits,
                     request_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.FromString,
                     response_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.SerializeToString,
+            ),
+            'SetFirstSpendLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetFirstSpendLimits,
+                    request_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsRequest.FromString,
+                    response_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsResponse.SerializeToString,
             ),
             'InheritSpendLimits': grpc.unary_unary_rpc_method_handler(
                     servicer.InheritSpendLimits,
@@ -170,6 +187,33 @@ class SpendLimitService:
             '/legato.metering.v1.SpendLimitService/SetSpendLimits',
             legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.SerializeToString,
             legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetFirstSpendLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.SpendLimitService/SetFirstSpendLimits',
+            legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsRequest.SerializeToString,
+            legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,11 +6,12 @@ neither gives a key more than the account has.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, NamedTuple
 
 from services.auth import checks, key_format, paging
 from services.auth.audit.changes import key_changes
+from services.auth.keys.names import base_of, name_of_successor
 from services.auth.paging import Position
 from services.auth.parts import Domain, Parts, is_operator, reads
 from services.auth.records.accounts import ALL_CLASSES, NO_LIMITS, Account, ClassAllowance, KeyLimits
@@ -72,10 +73,9 @@ class KeyTemplate(NamedTuple):
 
 
 class Keys(Domain):
-    def __init__(self, parts: Parts, service_limits: KeyLimits = NO_LIMITS) -> None:
-        """Prepares it; `service_limits` are what a key has without limits of its own, where there are any."""
+    def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self._service_limits = service_limits
+        self.service_limits = parts.service_limits
 
     async def create(
         self,
@@ -105,12 +105,16 @@ class Keys(Domain):
         expires_after_days: int | None = None,
         form_id: str = "",
     ) -> IssuedKey:
-        """Returns a new key like an existing one, which stays valid."""
+        """Returns a new key like an existing one, which stays valid. Its name has a number, by which lists and reports
+        tell the two apart."""
 
         def like(connection: Connection) -> KeyTemplate:
             before = self._find(connection, by, key_id, account_id)
             require_change(by, before)
-            return KeyTemplate(before.name, before.scopes, before.limits, before.allowed_classes, key_id)
+            # A key without a name goes by its id.
+            named = before.name or before.key_id
+            name = name_of_successor(named, stored.names_like(connection, account_id, base_of(named)))
+            return KeyTemplate(name, before.scopes, before.limits, before.allowed_classes, key_id)
 
         return await self._issue(by, "key.rotated", account_id, like, expires_after_days, form_id)
 
@@ -290,11 +294,12 @@ class Keys(Domain):
 
     def _require_limits_within(self, by: Access | None, limits: KeyLimits, of_account: KeyLimits) -> None:
         """Raises if a key would get more than the account or the service gives: those are the operators' to raise."""
-        for own, *others in zip(limits.values, of_account.values, self._service_limits.values, strict=True):
+        names = [field.name for field in fields(KeyLimits)]
+        for name, own, *others in zip(names, limits.values, of_account.values, self.service_limits.values, strict=True):
             is_above = own is not None and any(other is not None and own > other for other in others)
             if is_above and not is_operator(by):
                 message = "A key's limit cannot be above the account's, nor above the service's."
-                raise LegatoError(Reason.REQUEST_INVALID, message)
+                raise LegatoError(Reason.REQUEST_INVALID, message, param=name)
 
     def _shown(self, connection: Connection, by: Access | None, found: list[Key]) -> list[ShownKey]:
         names = stored_users.names_of(connection, [key.created_by for key in found])

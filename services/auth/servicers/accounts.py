@@ -14,7 +14,7 @@ from services.auth import checks, paging
 from services.auth.audit.changes import account_changes
 from services.auth.paging import Position
 from services.auth.parts import Domain, is_operator, reads
-from services.auth.records.accounts import Account
+from services.auth.records.accounts import Account, KeyLimits
 from services.auth.store import Connection, add
 from services.auth.store import accounts as stored
 from services.auth.users.codes import mint_id
@@ -37,14 +37,14 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
 
         await self._database.write(create)
         self._log.info("account.created", account_id=account.account_id)
-        return pb.CreateAccountResponse(account=to_account(account))
+        return pb.CreateAccountResponse(account=to_account(account, self._service_limits))
 
     @reads
     def GetAccount(
         self, connection: Connection, request: pb.GetAccountRequest, context: Context
     ) -> pb.GetAccountResponse:
         account = stored.require_account(connection, checks.id_of("account", request.account_id))
-        return pb.GetAccountResponse(account=to_account(account))
+        return pb.GetAccountResponse(account=to_account(account, self._service_limits))
 
     @reads
     def ListAccounts(
@@ -53,7 +53,8 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
         found = stored.list_accounts(connection, after, size + 1, checks.query(request.query))
         page = paging.to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
-        return pb.ListAccountsResponse(accounts=map(to_account, page.items), next_page_token=page.next_token)
+        accounts = [to_account(account, self._service_limits) for account in page.items]
+        return pb.ListAccountsResponse(accounts=accounts, next_page_token=page.next_token)
 
     async def UpdateAccount(self, request: pb.UpdateAccountRequest, context: Context) -> pb.UpdateAccountResponse:
         """Changes what is given; returns when that is in effect on every edge. Limits are the operators' to change."""
@@ -111,11 +112,17 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         account = await self._database.write(apply)
         self._log.info(event, account_id=account_id)
         await self._hold_everywhere()
-        return to_account(account)
+        return to_account(account, self._service_limits)
 
 
-def to_account(account: Account) -> pb.Account:
+def to_account(account: Account, service_limits: KeyLimits) -> pb.Account:
     auto_class = account.allowed_classes.auto_class(account.preferred_class)
     allowed = from_allowance(account.allowed_classes)
     parts = account, account.limits, account.grounding
-    return to_message(pb.Account, *parts, auto_class=auto_class, allowed_classes=allowed)
+    return to_message(
+        pb.Account,
+        *parts,
+        auto_class=auto_class,
+        allowed_classes=allowed,
+        default_limits=to_message(pb.RateLimits, service_limits),
+    )

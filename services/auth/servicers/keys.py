@@ -9,6 +9,7 @@ from services.auth import checks
 from services.auth.keys.keys import Keys, ShownKey
 from services.auth.records.accounts import ALL_CLASSES
 from services.auth.records.keys import Scope
+from services.auth.records.times import DAY_US
 from services.auth.servicers.accounts import to_account
 from services.auth.store.keys import KeyChoice
 from services.auth.users.sessions import Sessions
@@ -60,7 +61,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         return pb.RevokeKeyResponse(key=self._to_key(shown))
 
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
-        by = current_access.get()
+        by, unused_days = current_access.get(), checks.unused_for_days(request.unused_for_days)
         choice = KeyChoice(
             with_playground=request.with_playground,
             with_callers=request.with_callers,
@@ -68,6 +69,8 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             active_at_us=self._keys.now_us() if request.only_active else None,
             created_by=by.user_id if by and request.only_own else request.created_by,
             newest_first=request.newest_first,
+            never_used=request.HasField("unused_for_days") and not unused_days,
+            unused_since_us=self._keys.now_us() - unused_days * DAY_US if unused_days else None,
         )
         page = await self._keys.list_page(
             by, request.account_id, request.page_size, request.page_token, choice, request.also_key_ids
@@ -83,7 +86,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         found = await self._keys.get(current_access.get(), request.key_id)
         return pb.GetKeyResponse(
             key=self._to_key(found.shown),
-            account=to_account(found.account),
+            account=to_account(found.account, self._keys.service_limits),
             replaced=self._to_key(found.replaced) if found.replaced else None,
             replaced_by=self._to_key(found.replaced_by) if found.replaced_by else None,
         )

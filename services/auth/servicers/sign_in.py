@@ -87,7 +87,7 @@ class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
             access_token_expire_time=to_timestamp(access.expires_at_us),
             step_up_until_time=to_timestamp(session.authenticated_at_us + STEP_UP_VALID_US),
             new_session_token=new_token,
-            account=None if account is None else to_account(account),
+            account=None if account is None else to_account(account, self._service_limits),
         )
 
     @reads

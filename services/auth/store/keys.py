@@ -11,6 +11,7 @@ from services.auth.paging import Position
 from services.auth.peppers import StoredDigest
 from services.auth.records.accounts import Account
 from services.auth.records.keys import Holder, Key, PepperUse, Scope
+from services.auth.records.times import HOUR_US
 from services.auth.store import epochs
 from services.auth.store.accounts import behind
 from services.auth.store.tables import HAS_SECRET, accounts, epoch, keys, playground_tokens
@@ -54,6 +55,10 @@ class KeyChoice(NamedTuple):
     # Those that are neither revoked nor expired at a time.
     active_at_us: int | None = None
     created_by: str = ""
+    # Those that were never used.
+    never_used: bool = False
+    # Those that were made before a time, and not used since.
+    unused_since_us: int | None = None
     newest_first: bool = False
 
 
@@ -78,9 +83,22 @@ def list_keys(
         query = query.where(*_is_active(choice.active_at_us))
     if choice.created_by:
         query = query.where(keys.c.created_by == choice.created_by)
+    if choice.never_used:
+        query = query.where(keys.c.last_used_hour_us.is_(None))
+    if choice.unused_since_us is not None:
+        # The hour of the last use may have been used to its end.
+        last_used_before_us = choice.unused_since_us - HOUR_US
+        is_unused = sa.or_(keys.c.last_used_hour_us.is_(None), keys.c.last_used_hour_us <= last_used_before_us)
+        query = query.where(keys.c.created_at_us <= choice.unused_since_us, is_unused)
     if after is not None:
         query = query.where(behind(*order, after, newest_first=choice.newest_first))
     return find_all(connection, Key, query)
+
+
+def names_like(connection: sa.Connection, account_id: str, beginning: str) -> set[str]:
+    """Returns the names of an account's keys that begin so."""
+    is_like = keys.c.name.startswith(beginning, autoescape=True)
+    return set(connection.scalars(sa.select(keys.c.name).where(keys.c.account_id == account_id, is_like)))
 
 
 def _is_active(now_us: int) -> tuple[sa.ColumnElement[bool], ...]:

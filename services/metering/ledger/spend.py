@@ -247,12 +247,15 @@ class SetSpendLimits(Operation[Spend], frozen=True):
     limits: SpendLimits
     # The audit log tells it.
     changed_by: ChangedBy = COMMAND_LINE
+    # Whatever has, or had, limits keeps them.
+    only_first: bool = False
 
 
 class InheritSpendLimits(SetSpendLimits, frozen=True, kw_only=True):
     """Lets a key share the limits of the one that it replaces, unless it has, or had, limits itself."""
 
     replaced_key_id: str
+    only_first: bool = True
 
 
 def spend_id(account_id: str, key_id: str) -> str:
@@ -355,11 +358,10 @@ class SpendBook:
         whole = self.spends.get(spend_id(account_id, WHOLE_ACCOUNT))
         subject_id = self._subject_id(account_id, operation.key_id)
         known = self.spends.get(subject_id)
-        if isinstance(operation, InheritSpendLimits):
-            if known is not None:
-                return replace(known, key_id=operation.key_id)
-            if (replaced := self._share(operation)) is not None:
-                return replaced
+        if operation.only_first and known is not None:
+            return replace(known, key_id=operation.key_id)
+        if isinstance(operation, InheritSpendLimits) and (replaced := self._share(operation)) is not None:
+            return replaced
         spend = known or self._new[subject_id]
         spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
         self._new.pop(subject_id, None)

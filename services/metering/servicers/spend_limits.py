@@ -41,10 +41,23 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         operation = SetSpendLimits(
             account_id=checked_id(request.account_id, "account_id"),
             key_id=checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT,
-            limits=SpendLimits(*(_limit(request.limits, name) for name in _LIMITS)),
+            limits=_limits(request.limits),
             changed_by=current_user(),
         )
         return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, from_spend))
+
+    async def SetFirstSpendLimits(
+        self, request: pb.SetFirstSpendLimitsRequest, context: Context
+    ) -> pb.SetFirstSpendLimitsResponse:
+        require_key(request.key_id)
+        operation = SetSpendLimits(
+            account_id=checked_id(request.account_id, "account_id"),
+            key_id=checked_id(request.key_id, "key_id"),
+            limits=_limits(request.limits),
+            changed_by=current_user(),
+            only_first=True,
+        )
+        return pb.SetFirstSpendLimitsResponse(spend=await self._writer.submit(operation, from_spend))
 
     async def InheritSpendLimits(
         self, request: pb.InheritSpendLimitsRequest, context: Context
@@ -64,6 +77,10 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
 
     async def RecountSpends(self, request: pb.RecountSpendsRequest, context: Context) -> pb.RecountSpendsResponse:
         return pb.RecountSpendsResponse(**(await recount_spends(self._database, self._log))._asdict())
+
+
+def _limits(given: pb.SpendLimits) -> SpendLimits:
+    return SpendLimits(*(_limit(given, name) for name in _LIMITS))
 
 
 def _limit(given: pb.SpendLimits, name: str) -> int | None:

@@ -43,6 +43,7 @@ def create_a_key(page: Page) -> None:
 def mistype_a_limit(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.get_by_label("Requests per minute").fill("many")
+    page.get_by_label("Dollars a day").fill("five")
     page.get_by_role("button", name="Create the key").click()
     page.get_by_text("A whole number, or nothing.").first.wait_for()
 
@@ -62,6 +63,25 @@ def revoke(page: Page) -> None:
     page.locator("summary", has_text="Revoke").click()
     page.get_by_role("button", name="Revoke this key").click()
     page.get_by_text("Every edge refuses the key").wait_for()
+
+
+def revoke_chosen_keys(page: Page) -> None:
+    page.get_by_role("button", name="Revoke these 2 keys").click()
+    page.get_by_text("That holds on every edge").wait_for()
+
+
+def revoke_keys_of_others_too(page: Page) -> None:
+    page.get_by_label("Choose Nightly report").check()
+    page.get_by_role("button", name="Revoke the chosen keys").click()
+    # As if an owner had taken the key over while the page was open.
+    page.evaluate("""() => {
+        const field = document.querySelector('main form [name=key]');
+        const other = field.cloneNode();
+        other.value = 'key_0000000000000002';
+        field.after(other);
+    }""")
+    page.get_by_role("button", name="Revoke this key").click()
+    page.get_by_text("One key was not revoked.").wait_for()
 
 
 def mistype_an_amount(page: Page) -> None:

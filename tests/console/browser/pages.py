@@ -24,6 +24,8 @@ from tests.console.browser.actions import (
     mistype_a_spend_limit,
     mistype_an_amount,
     revoke,
+    revoke_chosen_keys,
+    revoke_keys_of_others_too,
     show_the_invitation,
     show_the_invitation_while_signed_in,
     try_a_wrong_code,
@@ -34,6 +36,7 @@ from tests.console.browser.prepared_services import (
     Prepare,
     add_many_keys,
     answer_with_the_bundled_model,
+    become_member,
     become_viewer,
     become_viewer_without_credit,
     break_operator,
@@ -54,6 +57,7 @@ from tests.console.browser.prepared_services import (
     measure_models,
     narrow,
     nothing,
+    open_the_playground,
     owe,
     pay,
     rotate,
@@ -70,7 +74,9 @@ from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
 from tests.console.payments import CHECKOUT_ID
 
-KEY: Final = "/keys/key_0000000000000001"
+KEY_ID: Final = "key_0000000000000001"
+OLD_KEY_ID: Final = "key_0000000000000003"
+KEY: Final = f"/keys/{KEY_ID}"
 
 
 STATES: Final[dict[str, tuple[str, Prepare]]] = {
@@ -91,8 +97,12 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "keys-many": ("/keys", add_many_keys),
     "keys-found": ("/keys?q=service+010&show=active", add_many_keys),
     "keys-not-found": ("/keys?q=nonsense", add_many_keys),
+    "keys-unused": ("/keys?unused=30&choose=all", Backends.fill),
+    "keys-revoke": (f"/keys/revoke?key={KEY_ID}&key={OLD_KEY_ID}&key=key_0000000000000004", Backends.fill),
+    "keys-revoke-none": ("/keys/revoke", Backends.fill),
     "key": (KEY, rotate),
     "key-without-metering": (KEY, without_metering),
+    "key-playground": ("/keys/key_0000000000000006", open_the_playground),
     "key-new": ("/keys/new", Backends.fill),
     "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Backends.fill),
     "identify": ("/keys/identify", Backends.fill),
@@ -194,6 +204,8 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "first-key-made": ("/", nothing, create_the_first_key),
     "key-made": ("/keys/new", Backends.fill, create_a_key),
     "key-new-mistyped": ("/keys/new", Backends.fill, mistype_a_limit),
+    "keys-revoked": (f"/keys/revoke?key={KEY_ID}&key={OLD_KEY_ID}", Backends.fill, revoke_chosen_keys),
+    "keys-revoked-in-part": ("/keys", become_member, revoke_keys_of_others_too),
     "spend-limits-mistyped": ("/credit/limits", Backends.fill, mistype_a_spend_limit),
     "key-revoked": (KEY, Backends.fill, revoke),
     "credit-add-mistyped": ("/credit/add", Backends.fill, mistype_an_amount),

@@ -7,6 +7,7 @@ from services.auth.wire.messages import SWITCHES
 from services.chassis.access_tokens import AccountRole
 from services.rules.model_classes import CLASSES
 from tests.console.auth_rows import MEMBER_ID
+from tests.console.auth_rows import USER_ID
 from tests.console.backends import Backends, not_answering
 from tests.console.clock import NOW_US
 from tests.console.metering import DOLLAR
@@ -41,7 +42,7 @@ without_metering = failing(
 
 def rotate(backends: Backends) -> None:
     backends.fill()
-    backends.auth.add_key("Nightly report", replaces_key_id="key_0000000000000001")
+    backends.auth.add_key("Nightly report (2)", replaces_key_id="key_0000000000000001")
 
 
 def add_many_keys(backends: Backends) -> None:
@@ -51,6 +52,16 @@ def add_many_keys(backends: Backends) -> None:
 
 def suspend(backends: Backends) -> None:
     backends.auth.change_account(suspended_at_us=NOW_US)
+
+
+def become_member(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.set_role(AccountRole.MEMBER)
+
+
+def open_the_playground(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.add_key("Playground", playground_user_id=USER_ID, pepper_version=0)
 
 
 def become_viewer(backends: Backends) -> None:

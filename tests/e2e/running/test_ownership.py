@@ -55,11 +55,13 @@ OWNED = {
     "checkout_id": "checkout",
     "delivery_id": "delivery",
     "invitation_id": "invitation",
+    "key": "key",
     "key_id": "key",
     "key_ids": "key",
     "keys": "key",
     "kept_key_ids": "key",
     "note_id": "note",
+    "object_id": "key",
     "passkey_id": "passkey",
     "replaced_key_id": "key",
     "request_id": "request",
@@ -74,7 +76,7 @@ OWNED = {
 # Chosen by the caller, or everybody's.
 NOT_OWNED = {"class_id", "class_ids", "form_id", "operation_id"}
 # Only what an operator's token may call.
-OF_OPERATORS = {"account_ids", "object_id"}
+OF_OPERATORS = {"account_ids"}
 # Of a challenge, the answer does not say whether there is one.
 REFUSALS = {Reason.NOT_FOUND, Reason.ROLE_MISSING, Reason.CALLER_NOT_ALLOWED, Reason.SIGN_IN_FAILED}
 SAID_TO_BE_LATE = {("SetTotp", Reason.REQUEST_INVALID)}

@@ -12,6 +12,7 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.auth.peppers import Peppers
+from services.auth.records.accounts import KeyLimits
 from services.auth.service import AuthService, ConsoleOptions
 from services.chassis.access_tokens import METADATA_KEY, Access, current_access
 from services.chassis.database.database import Database
@@ -23,7 +24,7 @@ from tests.services.auth.conftest import FakeSleep
 from tests.support.fakes import FakeClock
 
 ORIGIN = "http://localhost:8081"
-OPTIONS = ConsoleOptions(signing_key="44" * 32, origins=ORIGIN)
+OPTIONS = ConsoleOptions(signing_key="44" * 32, origins=ORIGIN, service_limits=KeyLimits(requests_per_minute=3_000))
 CLIENT = pb.Client(address="192.0.2.77", browser="Firefox on Linux")
 EMAIL = "ada@example.ca"
 OWNER, MEMBER, VIEWER = (

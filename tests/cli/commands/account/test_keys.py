@@ -200,3 +200,11 @@ def test_a_key_may_use_all_of_the_accounts_classes_again() -> None:
 @pytest.mark.parametrize("classes", ["piano", "auto", "", "mezzo,gpt-4"])
 def test_only_classes_on_offer_can_be_allowed(classes: str) -> None:
     assert play().run("keys", "set", "key_1", "--classes", classes).exit_code == 2
+
+
+def test_keys_that_were_not_used_are_listed() -> None:
+    for given, expected in ((["--unused", "0"], (True, 0)), (["--unused", "90"], (True, 90)), ([], (False, 0))):
+        far_end = play(("auth", "KeyAdminService.ListKeys", auth_pb2.ListKeysResponse(keys=[key()])))
+        far_end.run("keys", "list", "--account", "acct_1", *given)
+        [request] = far_end.requests
+        assert (request.HasField("unused_for_days"), request.unused_for_days) == expected

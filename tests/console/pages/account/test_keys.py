@@ -1,15 +1,12 @@
 """Keys of an account that has very many: pages, search, and reports of them."""
 
 import re
+from decimal import Decimal
 
 from legato_protos.metering.v1 import metering_pb2
-from services.auth.records.accounts import ClassAllowance, KeyLimits
-from services.auth.records.keys import Scope
-from services.auth.records.times import DAY_US
 from services.chassis.access_tokens import AccountRole
-from tests.console.auth import KEY_PATTERN, only_match
-from tests.console.clock import NOW_US
-from tests.console.harness import COOKIE, ConsoleHarness
+from tests.console.auth_rows import USER_ID
+from tests.console.harness import ConsoleHarness
 
 
 def names_on(page: str) -> list[str]:
@@ -62,75 +59,35 @@ def test_few_keys_need_no_search(console: ConsoleHarness) -> None:
     text = console.get("/keys", console.auth.sign_in()).text
     assert 'role="search"' not in text
     assert "Older keys" not in text
+    console.backends.add_many_keys(5)
+    assert 'role="search"' in console.get("/keys", console.auth.sign_in()).text
+
+
+def test_unused_keys_are_found_beside_what_else_is_chosen(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    # One of another member, that nothing has used yet.
+    console.auth.add_key("Website chat")
+    session = console.auth.sign_in()
+    for query, names in (
+        ("unused=0", ["Website chat", "Trial"]),
+        ("unused=30", ["Old laptop", "Trial"]),
+        ("unused=90&show=active", ["Old laptop"]),
+        ("unused=0&q=site", ["Website chat"]),
+        # What is no choice counts as not given.
+        ("unused=7&show=active", ["Nightly report", "Website chat", "Website chat", "Old laptop"]),
+    ):
+        assert names_on(console.get(f"/keys?{query}", session).text) == names, query
+    assert "No key fits what you chose" in console.get("/keys?unused=30&q=website", session).text
+    console.backends.add_many_keys(60)
+    console.auth.change_keys(last_used_hour_us=None)
+    page = console.get("/keys?unused=0", session).text
+    assert path_of(page, "Older keys").startswith("/keys?unused=0&page=")
 
 
 def test_what_is_searched_for_is_text_whatever_it_looks_like(console: ConsoleHarness) -> None:
     text = console.get("/keys?q=%22%3E%3Cscript%3E", console.auth.sign_in()).text
     assert "<script>" not in text.split("<main")[1]
     assert "&#34;&gt;&lt;script&gt;" in text
-
-
-def test_a_key_is_created_with_what_the_form_says(console: ConsoleHarness) -> None:
-    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "30", "form_id": "f1"}
-    fields["requests_per_minute"] = "60"
-    session = console.auth.sign_in()
-    answer = console.follow(console.post("/keys", fields, session), session)
-    assert len(KEY_PATTERN.findall(answer.text)) == 4
-    [key] = console.auth.list_keys()
-    assert (key.name, key.scopes, key.expires_at_us) == ("Report", (Scope.INFERENCE,), NOW_US + 30 * DAY_US)
-    assert key.limits == KeyLimits(requests_per_minute=60)
-    assert key.allowed_classes == ClassAllowance(("mezzo",))
-    assert f"sk-legato-{key.key_id.removeprefix('key_')}" in only_match(KEY_PATTERN, answer.text)
-
-
-def test_the_page_of_a_new_key_loaded_again_shows_it_no_more(console: ConsoleHarness) -> None:
-    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "never", "form_id": "f1"}
-    session = console.auth.sign_in()
-    made = console.post("/keys", fields, session)
-    first = console.follow(made, session, {"Accept-Encoding": "gzip"})
-    secret = only_match(KEY_PATTERN, first.text)
-    [key] = console.auth.list_keys()
-    assert "content-encoding" not in first.headers
-    assert first.headers["cache-control"] == "no-store"
-    # The page again with the cookie, which the first view removed, and the form again.
-    for again in (console.follow(made, session), console.post("/keys", fields, session)):
-        assert (again.status, again.headers["location"]) == (303, f"/keys/{key.key_id}")
-        assert secret not in again.text
-        assert any(cookie.startswith("legato-notice=shown-before.0") for cookie in again.cookies)
-    assert console.auth.list_keys() == [key]
-
-
-def test_a_form_with_mistakes_says_which_and_creates_nothing(console: ConsoleHarness) -> None:
-    fields = {"name": "x" * 101, "expires": "7", "tokens_per_minute": "many"}
-    answer = console.post("/keys", fields, console.auth.sign_in())
-    assert answer.status == 400
-    for problem in ("At most 100", "Choose what the key may do", "Choose when", "A whole number"):
-        assert problem in answer.text
-    assert console.auth.list_keys() == []
-
-
-def test_revoking_says_how_long_it_took_until_every_edge_refuses(console: ConsoleHarness) -> None:
-    console.backends.fill()
-    session = console.auth.sign_in()
-    answer = console.post("/keys/key_0000000000000001/revoke", session=session)
-    assert (answer.status, answer.headers["location"]) == (303, "/keys/key_0000000000000001")
-    [notice] = [cookie for cookie in answer.cookies if cookie.startswith("legato-notice=")]
-    shown = console.get("/keys/key_0000000000000001", headers={"Cookie": f"{COOKIE}={session}; {notice.split(';')[0]}"})
-    assert re.search(r"Every edge refuses the key since \d+\.\d s after you clicked", shown.text)
-    assert any(cookie.startswith('legato-notice=""; ') for cookie in shown.cookies)
-
-
-def test_rotation_shows_old_and_new_side_by_side(console: ConsoleHarness) -> None:
-    console.backends.fill()
-    session = console.auth.sign_in()
-    sent = console.post("/keys/key_0000000000000003/rotate", {"expires": "90", "form_id": "f"}, session)
-    made = console.follow(sent, session)
-    assert KEY_PATTERN.search(made.text)
-    assert console.auth.list_keys()[-1].replaces_key_id == "key_0000000000000003"
-    page = console.get("/keys/key_0000000000000003", session)
-    assert "Rotation under way" in page.text
-    assert "has not been used for 119 days" in page.text
-    assert console.auth.list_keys()[-1].key_id in page.text
 
 
 def test_viewers_open_the_page_of_a_key_and_change_nothing(console: ConsoleHarness) -> None:
@@ -159,3 +116,58 @@ def test_an_internal_program_is_among_the_keys_as_what_it_is_and_cannot_be_chang
     assert console.auth.key(caller.key_id).revoked_at_us is None
     by_key = console.get("/usage?by=key", session).text
     assert "billing-bot" in by_key
+
+
+def test_the_page_of_a_key_shows_everything_about_it(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    console.auth.change_key("key_0000000000000002", name="Website chat (2)", replaces_key_id="key_0000000000000004")
+    session = console.auth.sign_in()
+    page = console.get("/keys/key_0000000000000001", session).text
+    for shown in (
+        "key_0000000000000001", "Ada Lovelace", "Everything", "mezzo, forte and fortissimo",
+        "Whatever the account may use",
+        "60", "Set on this key", "200,000", "The account&#39;s limit", "Unlimited", "The service&#39;s default",
+        "23 % spent", "$1.40 a day and $5.20 a month", "/requests?keys=key_0000000000000001", "Key revoked",
+        "Key created",
+    ):  # fmt: skip
+        assert shown in page, shown
+    assert "Key revoked" in page.split("What was done with it", 1)[1]
+    other = console.get("/keys/key_0000000000000002", session).text
+    assert "3,000" in other
+    assert "Replaces" in other
+    assert "Contractor" in other
+    assert "Replaced by" in console.get("/keys/key_0000000000000004", session).text
+    assert "What was done with it" not in other
+
+
+def test_usage_by_class_on_the_page_of_a_key_adds_up_to_its_cost_in_the_list(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    session = console.auth.sign_in()
+    [listed] = re.findall(
+        r'value="([\d.]+)">[^<]+</data>\s*<a class="second-line" href="/keys/key_0{15}1/',
+        console.get("/keys", session).text,
+    )
+    page = console.get("/keys/key_0000000000000001", session).text
+    figures = page[page.index("<tbody>") : page.index("</table>")]
+    *classes, total = map(Decimal, re.findall(r'<data value="([\d.]+)">', figures))
+    assert len(classes) > 1
+    assert sum(classes) == total == Decimal(listed)
+
+
+def test_the_page_of_a_playground_says_what_is_counted_there(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    key = console.auth.add_key("Playground", playground_user_id=USER_ID, pepper_version=0)
+    session = console.auth.sign_in()
+    page = console.get(f"/keys/{key.key_id}", session).text
+    assert "About this playground" in page
+    assert "Change it" not in page
+    assert "Change them" in page
+
+
+def test_members_see_what_they_did_with_a_key_and_not_what_others_did(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    session = console.auth.sign_in()
+    console.post("/keys/key_0000000000000003/name", {"name": "Older laptop"}, session)
+    console.auth.set_role(AccountRole.MEMBER)
+    assert "Key renamed" in console.get("/keys/key_0000000000000003", session).text
+    assert "What was done with it" not in console.get("/keys/key_0000000000000002", session).text

@@ -101,7 +101,7 @@ def test_a_key_is_not_rotated_while_its_limits_are_not_known(console: ConsoleHar
     console.backends.fail = {"SpendLimitService.ListSpendLimits": not_answering()}
     answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, console.auth.sign_in())
     assert answer.status == 503
-    assert "There is no new key" in answer.text
+    assert "so there is no new key" in answer.text
     assert console.auth.events("key.rotated") == []
 
 

@@ -159,6 +159,7 @@ async def test_a_rotated_key_names_the_one_it_replaces_and_is_like_it(console: C
     request = auth_pb2.RotateKeyRequest(account_id=account_id, key_id=before.key_id)
     after = (await console.call(console.key_admin.RotateKey, request, token)).key
     assert after.replaces_key_id == before.key_id
+    assert (before.name, after.name) == ("laptop", "laptop (2)")
     assert (list(after.scopes), after.requests_per_minute) == ([auth_pb2.SCOPE_USAGE], 7)
     assert after.allowed_classes == allowance
     identify = auth_pb2.GetKeyRequest(account_id=account_id, key_id=before.key_id)
@@ -236,6 +237,15 @@ async def test_a_key_gets_no_higher_limit_than_its_account(console: Console) -> 
     key = await create_key(console, account_id, token, requests_per_minute=10)
     raised = auth_pb2.UpdateKeyRequest(account_id=account_id, key_id=key.key_id, requests_per_minute=11)
     assert await console.reason(console.key_admin.UpdateKey, raised, token) is Reason.REQUEST_INVALID
+
+
+async def test_an_account_tells_what_its_keys_have_without_limits(console: Console) -> None:
+    account_id = await console.create_account()
+    signed_in, token = await console.signed_in(account_id)
+    request = auth_pb2.GetAccountRequest(account_id=account_id)
+    account = (await console.call(console.account_admin.GetAccount, request, token)).account
+    assert account.default_limits == auth_pb2.RateLimits(requests_per_minute=3_000)
+    assert (await console.resolve(signed_in.session_token)).account == account
 
 
 async def test_the_public_console_can_do_nothing_as_an_operator(console: Console) -> None:

@@ -8,6 +8,7 @@ from services.auth.paging import Position
 from services.auth.peppers import Peppers
 from services.auth.records.accounts import KeyLimits
 from services.auth.records.keys import Changes, Key, PepperUse, Scope
+from services.auth.records.times import HOUR_US
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
 from services.auth.store.keys import KeyChoice
@@ -79,6 +80,27 @@ def test_keys_are_listed_from_either_end_and_by_state_and_maker(writing: sa.Conn
     assert listed(KeyChoice(active_at_us=50)) == [plain.key_id, own.key_id]
     assert listed(KeyChoice(active_at_us=49)) == [plain.key_id, expired.key_id, own.key_id]
     assert listed(KeyChoice(created_by="user_a")) == [own.key_id]
+
+
+def test_keys_are_listed_by_how_long_they_were_not_used(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing)
+    for name, created_at_us, used_at_us in (
+        ("idle", 0, 9 * HOUR_US),
+        # Until the end of its hour it may have been used.
+        ("used", 0, 10 * HOUR_US),
+        ("never", 10 * HOUR_US, None),
+        ("new", 11 * HOUR_US + 1, None),
+    ):
+        key = add_key(writing, peppers, at_us=created_at_us, name=name)
+        if used_at_us is not None:
+            stored_keys.note_uses(writing, [key.key_id], used_at_us)
+
+    def listed(choice: KeyChoice) -> list[str]:
+        return [key.name for key in stored_keys.list_keys(writing, ACCOUNT.account_id, None, 10, choice)]
+
+    assert listed(KeyChoice(never_used=True)) == ["never", "new"]
+    assert listed(KeyChoice(unused_since_us=10 * HOUR_US)) == ["idle", "never"]
+    assert listed(KeyChoice(unused_since_us=11 * HOUR_US)) == ["idle", "used", "never"]
 
 
 def test_limits_of_a_key_stand_before_those_of_its_account(writing: sa.Connection, peppers: Peppers) -> None:

@@ -219,7 +219,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StagedFileService": {"ReportRoutes": ROUTER},
     "legato.metering.v1.OutboxService": dict.fromkeys(["ListPending", "Acknowledge"], AUTH),
     "legato.metering.v1.SpendLimitService": {
-        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS),
+        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "SetFirstSpendLimits", "InheritSpendLimits"], OWNERS),
         "RecountSpends": ADMIN,
     },
     "legato.metering.v1.PaymentBookingService": dict.fromkeys(["BookPayment", "OpenAccount"], PAYMENTS),

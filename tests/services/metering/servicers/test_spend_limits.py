@@ -190,11 +190,13 @@ async def test_only_a_key_that_auth_names_in_the_token_is_limited(
         limits = pb.SpendLimits(day_nanos=50)
         wanted = pb.SetSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", limits=limits)
         inherit = pb.InheritSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", replaced_key_id=KEY)
+        first = pb.SetFirstSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", limits=limits)
         for method, request, metadata in (
             (stub.SetSpendLimits, wanted, named()),
             (stub.SetSpendLimits, wanted, named(KEY)),
             # The token names what it was made for; the key that this one replaces is not it.
             (stub.SetSpendLimits, wanted, named(KEY, "key_new")),
+            (stub.SetFirstSpendLimits, first, named(KEY)),
             (stub.InheritSpendLimits, inherit, named()),
             (stub.InheritSpendLimits, inherit, named("key_new")),
             (stub.InheritSpendLimits, inherit, named("key_new", "key_other")),
@@ -207,9 +209,18 @@ async def test_only_a_key_that_auth_names_in_the_token_is_limited(
         await stub.InheritSpendLimits(inherit, metadata=named("key_new", KEY))
         wanted.key_id = "key_third"
         await stub.SetSpendLimits(wanted, metadata=named("key_third"))
+        # Members create keys, and may limit those that have no limits yet.
+        owner = replace(owner, role=AccountRole.MEMBER)
+        for key_id, day_nanos in (("key_fourth", 20), ("key_third", 50)):
+            first = pb.SetFirstSpendLimitsRequest(
+                account_id=ACCOUNT, key_id=key_id, limits=pb.SpendLimits(day_nanos=20)
+            )
+            set_first = await stub.SetFirstSpendLimits(first, metadata=named(key_id))
+            assert set_first.spend.limits.day_nanos == day_nanos
+        owner = replace(owner, role=AccountRole.OWNER)
         # The account as a whole is the token's own.
         await stub.SetSpendLimits(pb.SetSpendLimitsRequest(account_id=ACCOUNT, limits=limits), metadata=named())
-        assert {"key_new", "key_third", KEY, WHOLE_ACCOUNT} >= set(rows()) >= {"key_third", KEY, WHOLE_ACCOUNT}
+        assert set(rows()) - {"key_new"} == {"key_third", "key_fourth", KEY, WHOLE_ACCOUNT}
     await server.stop(0)
 
 

@@ -1,0 +1,175 @@
+"""New keys: created with all that limits them, or rotated from others. A secret is shown only when its limits hold."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from console.account import spend_limits
+from console.account.allowed_classes import classes_in, classes_of_account
+from console.account.key_expiry import EXPIRIES, NEVER, days_of
+from console.account.key_ids import key_id_of
+from console.account.key_limits import LIMITS, limits_in, limits_of
+from console.account.spend_limits import PERIODS, WHOLE_ACCOUNT, SpendMeter, limited_meters, meters_of
+from console.display import words
+from console.display.language import _
+from console.display.snippets import snippets
+from console.pages.account import keys
+from console.pages.account.key_revocation import revoke_key
+from console.web.forms import LONGEST_NAME, Refusal, Rules
+from console.web.refusals import shows_again
+from console.web.shown_once import ShownOnce
+from console.web.visit import Visit
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1.spend_limits_pb2 import SpendLimits
+from services.chassis.errors import LegatoError
+
+SCOPES: Final = {name: number for number, (name, _title) in words.SCOPES.items()}
+
+
+async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
+    form = visit.form
+    account, of_account = await asyncio.gather(visit.read_account(), _read_meters_of_account(visit))
+    offered = classes_of_account(account)
+    given: dict[str, Any] = {"name": "", "scopes": list(SCOPES), "expires": NEVER, "classes": offered, "limits": {}}
+    if refusal is not None:
+        given = {
+            "name": form.get("name"),
+            "scopes": form.all("scope"),
+            "expires": form.get("expires"),
+            "classes": form.all("allowed"),
+            "limits": {name: form.get(name) for name in (*LIMITS, *PERIODS)},
+        }
+    return visit.render(
+        "key_new.html",
+        refusal=refusal,
+        given=given,
+        offered=offered,
+        expiries=EXPIRIES,
+        limits=limits_of(auth_pb2.Key(), account),
+        has_rate_limits=any(given["limits"].get(name) for name in LIMITS),
+        meters=meters_of(None),
+        of_account=of_account or [],
+    )
+
+
+@shows_again(show_new, "name")
+async def create(visit: Visit) -> Response:
+    form, offered = visit.form, classes_of_account(await visit.read_account())
+    name, scopes, expires = form.get("name"), form.all("scope"), form.get("expires")
+    with Rules(form) as rules:
+        limits, allowed, spends = limits_in(rules), classes_in(rules, offered), spend_limits.limits_by(rules)
+        rules.require(len(name) <= LONGEST_NAME, "name", _("At most 100 characters."))
+        rules.require(bool(scopes) and set(scopes) <= SCOPES.keys(), "scope", _("Choose what the key may do."))
+        rules.require(expires in EXPIRIES, "expires", _("Choose when the key expires."))
+    has_spend_limits = spends != SpendLimits()
+    if has_spend_limits:
+        await _require_settable(visit, spends)
+    request = auth_pb2.CreateKeyRequest(
+        account_id=visit.account_id,
+        name=name,
+        # Without scopes and classes, the key has all of them.
+        scopes=[] if set(scopes) == SCOPES.keys() else [SCOPES[scope] for scope in scopes],
+        expires_after_days=days_of(expires),
+        form_id=form.get("form_id"),
+        allowed_classes=allowed,
+        **{name: limit for name, limit in limits.items() if limit},
+    )
+    made = await visit.auth.key_admin.CreateKey(request)
+    if made.api_key and has_spend_limits:
+        limiting = spend_limits.set_first(visit, made.key.key_id, spends)
+        await _limit_or_revoke(visit, made.key, limiting, _first_of(spends))
+    return await _show_made(visit, made, "name")
+
+
+async def _require_settable(visit: Visit, limits: SpendLimits) -> None:
+    """Raises if metering does not answer, or would refuse the limits: then no key is made."""
+    of_account = await _read_meters_of_account(visit)
+    if of_account is None:
+        problem = _("Spend limits cannot be set right now, so there is no new key. Try again later, or without them.")
+        raise Refusal({_first_of(limits): problem}, status=503)
+    above = spend_limits.periods_above(limits, of_account)
+    if above:
+        problem = _("Not more than the account may spend: %(limit)s.")
+        raise Refusal({meter.period: problem % {"limit": meter.within} for meter in above})
+
+
+async def _read_meters_of_account(visit: Visit) -> list[SpendMeter] | None:
+    """Returns the limits that the account as a whole has; None if metering does not answer."""
+    # A key that does not exist: none, where all would be listed.
+    spends = await spend_limits.read_spends(visit, visit.account_id, ["none"])
+    return None if spends is None else limited_meters(spends.get(WHOLE_ACCOUNT))
+
+
+def _first_of(limits: SpendLimits) -> str:
+    """Returns the field of the first limit that is given."""
+    return next(period for period in PERIODS if limits.HasField(f"{period}_nanos"))  # type: ignore[arg-type]
+
+
+@shows_again(keys.show_one, reasons=())
+async def rotate(visit: Visit) -> Response:
+    """Creates a key like another, with its spend limits too."""
+    key_id = key_id_of(visit)
+    if await spend_limits.read_spends(visit, visit.account_id, [key_id]) is None:
+        problem = _(
+            "Spend limits cannot be set right now, so there is no new key. This one keeps working. Try again later."
+        )
+        raise Refusal({"rotate": problem}, status=503)
+    request = auth_pb2.RotateKeyRequest(
+        account_id=visit.account_id,
+        key_id=key_id,
+        expires_after_days=days_of(visit.form.get("expires")),
+        form_id=visit.form.get("form_id"),
+    )
+    made = await visit.auth.key_admin.RotateKey(request)
+    if made.api_key:
+        await _limit_or_revoke(visit, made.key, spend_limits.inherit(visit, made.key.key_id, key_id), "rotate")
+    return await _show_made(visit, auth_pb2.CreateKeyResponse(key=made.key, api_key=made.api_key), "rotate")
+
+
+async def _limit_or_revoke(visit: Visit, key: auth_pb2.Key, limiting: Awaitable[None], field: str) -> None:
+    """Limits a new key, whose secret nobody has yet; revokes it if that fails, and says so at a field."""
+    try:
+        await limiting
+        return
+    except LegatoError as error:
+        visit.console.log.warning("key.not_limited", key_id=key.key_id, reason=error.reason)
+    problem = _("The spend limits could not be set, so the new key was revoked before anybody had it. Try again later.")
+    try:
+        await revoke_key(visit, key.key_id)
+    except LegatoError as error:
+        visit.console.log.warning("key.not_revoked", key_id=key.key_id, reason=error.reason)
+        problem = _(
+            "The spend limits could not be set. Nobody has the new key, but it is in the list: revoke it there. "
+            "Try again later."
+        )
+    raise Refusal({field: problem}, status=503)
+
+
+async def _show_made(visit: Visit, made: auth_pb2.CreateKeyResponse, field: str) -> Response:
+    path = f"/keys/{made.key.key_id}"
+    if made.api_key:
+        return await MADE.lead_to(f"{path}/made", visit, made)
+    # The form was sent before.
+    if made.key.state == auth_pb2.KEY_STATE_REVOKED:
+        raise Refusal({field: _("The key that this form created is revoked. Send it again to create another.")})
+    return visit.redirect(path, "shown-before")
+
+
+async def _made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
+    key = made.key
+    account, spends = await asyncio.gather(
+        visit.read_account(), spend_limits.read_spends(visit, visit.account_id, [key.key_id])
+    )
+    return visit.render(
+        "key_made.html",
+        has_secret=True,
+        made=made,
+        limits=limits_of(key, account),
+        spend_limits=None if spends is None else limited_meters(spends.get(key.key_id)),
+        snippets=snippets(visit.console.api_url, made.api_key),
+    )
+
+
+MADE: Final = ShownOnce(auth_pb2.CreateKeyResponse, _made)
