@@ -17,6 +17,7 @@ from services.router.routing.target import DEFAULT_TIMEOUTS
 from services.router.routing.targets import Targets
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
@@ -74,6 +75,7 @@ class Router:
         self._folder = folder
         self._file = folder / "routes.toml"
         self.grounding = Grounding(folder)
+        self._open_one = partial(open_provider, local_model_socket=folder / "no-model.sock")
         self._opened: list[ModelStates] = []
         self._states: ModelStates | None = None
         self._is_busy = False
@@ -133,13 +135,13 @@ class Router:
         return [
             RouterServicer(completions, log),
             RouteAdminServicer(states, reload),
+            RouteFileServicer(states, reload, self._open_one, FakeClock()),
             GroundingAdminServicer(opened, completions.preview, log),
         ]
 
     def _open(self, log: Log) -> ModelStates:
-        open_one = partial(open_provider, local_model_socket=self._folder / "no-model.sock")
         # Circuit breakers that are open stay so, however long a test takes.
-        states = ModelStates(self._routes, open_one, FakeClock(), log)
+        states = ModelStates(self._routes, self._open_one, FakeClock(), log)
         self._opened.append(states)
         if self._is_busy:
             for state in (each for class_id in CLASSES for each in states.by_class[class_id].all):
