@@ -7,7 +7,7 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.display.language import N_
+from console.display.language import N_, is_french
 from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.type.v1 import access_token_pb2
 from services.chassis.money import NANOS_PER_DOLLAR
@@ -79,6 +79,17 @@ def exact(nanos: int) -> str:
     """Formats all nine decimals."""
     dollars, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
     return f"{'−' if nanos < 0 else ''}${dollars:,}.{rest:09d}"
+
+
+def percent(value: float, places: int | None = None) -> str:
+    """Formats a share of a hundred: with as many `places` as a column of it has, or as many as it needs."""
+    space = "\N{NO-BREAK SPACE}" if is_french() else " "
+    return f"{decimal(value, places)}{space}%"
+
+
+def decimal(value: float, places: int | None = 1) -> str:
+    shown = f"{value:g}" if places is None else f"{value:,.{places}f}"
+    return shown.replace(",", "\N{NARROW NO-BREAK SPACE}").replace(".", ",") if is_french() else shown
 
 
 def plural(count: int, one: str, many: str = "") -> str:

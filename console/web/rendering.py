@@ -67,6 +67,8 @@ def new_environment(assets: Assets) -> Environment:
         sign_in_methods=words.SIGN_IN_METHODS,
         listed=words.listed,
         plural=words.plural,
+        percent=words.percent,
+        decimal=words.decimal,
         long_day=words.day,
         short_day=words.short_day,
         action_words=words.action_words,

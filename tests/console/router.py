@@ -73,7 +73,8 @@ def count_outcomes(states: ModelStates) -> None:
 class Router:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file = folder / "routes.toml"
+        # Pages may write it: it is written anew for each test that changes it or sees it.
+        self.file = folder / "routes.toml"
         self.grounding = Grounding(folder)
         self._open_one = partial(open_provider, local_model_socket=folder / "no-model.sock")
         self._opened: list[ModelStates] = []
@@ -93,7 +94,7 @@ class Router:
     def bundle(self, *class_ids: str) -> None:
         """Has the bundled model answer these classes from the first call of a test on."""
         self.write(class_ids)
-        self._routes, self._states = load_routes(self._file), None
+        self._routes, self._states = load_routes(self.file), None
 
     def write(self, bundled: Collection[str] = (), *, limits: dict[str, int] = LIMITS) -> None:
         """Writes the file, which the router reads at a reload."""
@@ -109,7 +110,7 @@ class Router:
             tier = ", ".join(f"{model} = {weight}" for model, weight in weights.items())
             new = NEW_MODELS if self._evaluates and name == EVALUATED else ""
             parts.append(f"[classes.{name}]\ntiers = [{{ {tier} }}]\n{new}")
-        self._file.write_text("".join(parts))
+        self.file.write_text("".join(parts))
 
     def evaluate(self) -> None:
         """Has a class with a canary that was rolled back, and with a shadow, from the first call of a test on."""
@@ -119,7 +120,7 @@ class Router:
 
     def write_mistakes(self) -> None:
         self._is_usual = False
-        self._file.write_text('[classes.mezzo]\nmodels = ["unknown"]\n')
+        self.file.write_text('[classes.mezzo]\nmodels = ["unknown"]\n')
 
     def be_busy(self) -> None:
         """Has chats running, and one model failing, at the first call of a test."""
@@ -131,7 +132,7 @@ class Router:
             states = self._states = self._open(log)
         opened = self.grounding.open(log)
         completions = Completions(states, Targets(states, log, MOST_ATTEMPTS), FakeClock(), log, opened.grounding)
-        reload = Reload(self._file, DEFAULT_TIMEOUTS, states, log)
+        reload = Reload(self.file, DEFAULT_TIMEOUTS, states, log)
         return [
             RouterServicer(completions, log),
             RouteAdminServicer(states, reload),
