@@ -1,6 +1,6 @@
 """Words and figures as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from typing import Final
@@ -69,6 +69,11 @@ def significant_places(nanos: int, digits: int) -> int:
     return min(9, digits - 1 - dollars.adjusted()) if dollars and abs(dollars) < Decimal("0.1") else 2
 
 
+def column_places(amounts: Iterable[int | None], digits: int = 2) -> int:
+    """Returns the places of a column, so that the smallest amount in it shows so many digits; at most six."""
+    return min(6, max((significant_places(nanos, digits) for nanos in amounts if nanos), default=2))
+
+
 def credit(nanos: int) -> str:
     """Formats what is left: to cents, never more than there is."""
     cents = (Decimal(nanos) / NANOS_PER_DOLLAR).quantize(Decimal("0.01"), ROUND_DOWN)
@@ -85,6 +90,11 @@ def percent(value: float, places: int | None = None) -> str:
     """Formats a share of a hundred: with as many `places` as a column of it has, or as many as it needs."""
     space = "\N{NO-BREAK SPACE}" if is_french() else " "
     return f"{decimal(value, places)}{space}%"
+
+
+def number(value: float) -> str:
+    """Formats a whole number, its thousands apart."""
+    return decimal(value, 0)
 
 
 def decimal(value: float, places: int | None = 1) -> str:

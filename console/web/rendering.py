@@ -69,6 +69,7 @@ def new_environment(assets: Assets) -> Environment:
         plural=words.plural,
         percent=words.percent,
         decimal=words.decimal,
+        number=words.number,
         long_day=words.day,
         short_day=words.short_day,
         action_words=words.action_words,

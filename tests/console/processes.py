@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.console.clock import NOW
 
-PROCESSES: Final = ("edge-1", "edge-2", "auth", "router", "metering")
+PROCESSES: Final = ("edge-1", "edge-2", "auth", "router", "metering", "console")
 AUDITED_AGO_S: Final = 120
 
 
@@ -90,4 +90,17 @@ process_resident_memory_bytes 99614720.0
 """
 
 
-METRICS: dict[str, Callable[[], str]] = {"edge": _edge, "auth": _auth, "router": _router, "metering": _metering}
+def _console() -> str:
+    return f"""legato_console_pages_total{{page="/keys",status="200"}} 3120.0
+legato_console_pages_total{{page="/usage",status="503"}} 4.0
+legato_console_replicas_usable{{peer="auth"}} 2.0
+legato_console_replicas_usable{{peer="metering"}} 1.0
+legato_console_replicas_usable{{peer="router"}} 2.0
+process_resident_memory_bytes 67108864.0
+process_start_time_seconds {NOW.timestamp() - 3 * 86_400}
+"""
+
+
+METRICS: dict[str, Callable[[], str]] = {
+    "edge": _edge, "auth": _auth, "router": _router, "metering": _metering, "console": _console
+}  # fmt: skip

@@ -71,7 +71,7 @@ def test_what_needs_a_look_is_named_with_its_runbook() -> None:
         "edge-1 is not ready: auth.": "README.md",
         "edge-1 hears of revoked keys late, and asks auth about every request.": "README.md",
         "The certificate of metering expires in 1 hour.": "rotate-certificates.md",
-        "Versions differ: 0.1.0, 0.2.0.": "scale-out.md",
+        "Processes have different versions: 0.1.0, 0.2.0.": "scale-out.md",
         "cedar-2 of cedar fails, and is asked last.": "provider-down.md",
         "The ledger has violations: see the ledger audit.": "restore-the-database.md",
         "The ledger's audit is overdue.": "metering-down.md",
