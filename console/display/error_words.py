@@ -40,9 +40,7 @@ _WORDS: Final = {
     Reason.KEY_INVALID: ErrorWords(
         N_("The key is missing, wrong, revoked or expired"),
         N_("Look for the key in the list of keys. If it was revoked or has expired, create another and replace it."),
-        N_(
-            "The caller has to replace the key. Many in a short time: a key in use was revoked, or keys are guessed."
-        ),
+        N_("The caller has to replace the key. Many in a short time: a key in use was revoked, or keys are guessed."),
     ),
     Reason.CREDITS_EXHAUSTED: ErrorWords(
         N_("The credit is spent"),
@@ -132,9 +130,7 @@ _WORDS: Final = {
     Reason.SATURATED: ErrorWords(
         N_("There is no capacity for another chat"),
         _RETRY,
-        N_(
-            "The models of a class are full, or an edge is: Routes tell which. Add a model, a limit or an edge."
-        ),
+        N_("The models of a class are full, or an edge is: Routes tell which. Add a model, a limit or an edge."),
     ),
     Reason.UPSTREAM_FAILED: ErrorWords(
         N_("No model of the class answered"),

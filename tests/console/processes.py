@@ -73,6 +73,7 @@ def _router() -> str:
             f"legato_breaker_state{{{labels}}} {state}.0",
             f"legato_upstream_running{{{labels}}} {running}.0",
             f"legato_upstream_limit{{{labels}}} {limit}.0",
+            f"legato_upstream_calls_total{{{labels}}} {answered + failed}.0",
             f'legato_upstream_attempts_total{{{labels},outcome="answered"}} {answered}.0',
             f'legato_upstream_attempts_total{{{labels},outcome="failed"}} {failed}.0',
         ]

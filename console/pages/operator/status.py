@@ -201,7 +201,7 @@ def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple
     yield f"{key} state", Figure(_(words), kind)
     labels = _labels(model)
     running, limits = (_sum_of_most(states, f"legato_upstream_{name}", labels) for name in ("running", "limit"))
-    attempts = _sum(states, "legato_upstream_attempts_total", **labels) or 0.0
+    attempts = _sum(states, "legato_upstream_calls_total", **labels) or 0.0
     failures = _sum(states, "legato_upstream_attempts_total", outcome="failed", **labels) or 0.0
     yield (
         f"{key} running",

@@ -44,6 +44,18 @@ def test_refusals_are_told_in_words_with_the_code_on_demand(console: ConsoleHarn
     assert '<p class="small mono muted">SATURATED</p></details>' in page
 
 
+def test_consoles_tell_their_pages_and_what_they_reach() -> None:
+    cut_off = METRICS["console"]().replace('peer="metering"} 1.0', 'peer="metering"} 0.0')
+    status = build([state("console", METRICS["console"]()), state("console-operators", cut_off)], NOW)
+    figures = status.figures
+    assert figures["console console:9090 pages"].text == "3,124"
+    assert figures["console console:9090 failed pages"] == ("4", "warn")
+    assert figures["console console:9090 replicas"] == ("auth 2, metering 1, router 2", "")
+    assert figures["console-operators console-operators:9090 replicas"] == ("auth 2, metering 0, router 2", "bad")
+    assert [each.text for each in status.findings] == ["console-operators reaches no process of metering."]
+    assert [each.name for each in status.consoles] == ["console", "console-operators"]
+
+
 def test_a_process_that_does_not_answer_is_red_and_not_zero() -> None:
     status = build([ProcessState("edge-1", "edge-1:9090"), state("edge-2", METRICS["edge"]())], NOW)
     assert status.figures["edge-1 edge-1:9090 state"] == ("Does not answer", "bad")
