@@ -10,6 +10,7 @@ from tests.console.clock import NOW
 
 PROCESSES: Final = ("edge-1", "edge-2", "auth", "router", "metering", "console")
 AUDITED_AGO_S: Final = 120
+STARTED_AGO_S: Final = 3 * 86_400
 
 
 class Processes:
@@ -22,7 +23,8 @@ class Processes:
         self.missing: dict[str, list[str]] = {}
 
     def be_busy(self) -> None:
-        self.metrics = {name: METRICS[name.partition("-")[0]]() for name in PROCESSES}
+        started = f"process_start_time_seconds {NOW.timestamp() - STARTED_AGO_S}\n"
+        self.metrics = {name: METRICS[name.partition("-")[0]]() + started for name in PROCESSES}
 
 
 class ProcessMetrics:
@@ -92,13 +94,12 @@ process_resident_memory_bytes 99614720.0
 
 
 def _console() -> str:
-    return f"""legato_console_pages_total{{page="/keys",status="200"}} 3120.0
-legato_console_pages_total{{page="/usage",status="503"}} 4.0
-legato_console_replicas_usable{{peer="auth"}} 2.0
-legato_console_replicas_usable{{peer="metering"}} 1.0
-legato_console_replicas_usable{{peer="router"}} 2.0
+    return """legato_console_pages_total{page="/keys",status="200"} 3120.0
+legato_console_pages_total{page="/usage",status="503"} 4.0
+legato_console_replicas_usable{peer="auth"} 2.0
+legato_console_replicas_usable{peer="metering"} 1.0
+legato_console_replicas_usable{peer="router"} 2.0
 process_resident_memory_bytes 67108864.0
-process_start_time_seconds {NOW.timestamp() - 3 * 86_400}
 """
 
 

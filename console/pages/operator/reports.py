@@ -17,11 +17,11 @@ from services.chassis.money import format_usd
 from services.rules.margin import known_cost_nanos, margin_nanos
 
 GROUPINGS: Final = {
-    "day": (N_("By day"), [pb.REPORT_GROUP_DAY]),
-    "class": (N_("By class"), [pb.REPORT_GROUP_CLASS]),
-    "provider": (N_("By provider"), [pb.REPORT_GROUP_PROVIDER]),
-    "model": (N_("By model"), [pb.REPORT_GROUP_PROVIDER, pb.REPORT_GROUP_MODEL]),
-    "account": (N_("By account"), [pb.REPORT_GROUP_ACCOUNT]),
+    "day": (N_("By day"), N_("Day"), [pb.REPORT_GROUP_DAY]),
+    "class": (N_("By class"), N_("Class"), [pb.REPORT_GROUP_CLASS]),
+    "provider": (N_("By provider"), N_("Provider"), [pb.REPORT_GROUP_PROVIDER]),
+    "model": (N_("By model"), N_("Model"), [pb.REPORT_GROUP_PROVIDER, pb.REPORT_GROUP_MODEL]),
+    "account": (N_("By account"), N_("Account"), [pb.REPORT_GROUP_ACCOUNT]),
 }
 # More would be no table to read: the file has all.
 ROWS_MOST: Final = 100
@@ -41,7 +41,8 @@ async def show(visit: Visit) -> Response:
         period=period,
         periods=CHOICES,
         by=by,
-        groupings={name: _(words) for name, (words, _groups) in GROUPINGS.items()},
+        groupings={name: _(words) for name, (words, _column, _groups) in GROUPINGS.items()},
+        column=_(GROUPINGS[by][1]),
         found=found,
         rows=[] if found is None else margin_rows(found, by),
         places=2 if found is None else places_of(found),
@@ -93,7 +94,7 @@ def _choice_in(visit: Visit) -> tuple[Period, str]:
 
 def _request(period: Period, by: str, top_rows: int = 0) -> pb.GetReportRequest:
     return pb.GetReportRequest(
-        start_time=stamp_of(period.start), end_time=stamp_of(period.end), groups=GROUPINGS[by][1], top_rows=top_rows
+        start_time=stamp_of(period.start), end_time=stamp_of(period.end), groups=GROUPINGS[by][2], top_rows=top_rows
     )
 
 

@@ -30,7 +30,7 @@ _File = pb.GetRouteFileResponse | pb.PreviewRouteFileResponse
 
 @dataclass(slots=True)
 class Draft:
-    """What the page shows of a text that is edited."""
+    """A text that is edited, and what the page shows of it."""
 
     text: str = ""
     # Of the file that was edited, and of the one on disk now.

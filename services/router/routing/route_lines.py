@@ -12,7 +12,7 @@ _PLACE_IN_TOML: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 class Mistake(NamedTuple):
-    """What is wrong with a key, and the line from 1 on which it stands; 0 if it is about the whole file."""
+    """A wrong key with what is wrong, and the line from 1 on which it stands; 0 if it is about the whole file."""
 
     line: int
     key: str

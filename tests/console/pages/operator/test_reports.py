@@ -33,7 +33,7 @@ def test_report_shows_revenue_cost_and_margin_and_says_what_is_unknown(console: 
         text = console.get(f"/operator/reports?period=30&by={by}", session).text
         for word in words:
             assert word in text, (by, word)
-    assert "by 1 requests" in console.get("/operator/reports", session).text
+    assert "(requests: 1)" in console.get("/operator/reports", session).text
 
 
 def test_file_adds_up_to_what_was_charged_and_leaves_the_unknown_empty(console: ConsoleHarness, session: str) -> None:

@@ -1,7 +1,9 @@
 """The routes file, edited on a page: nothing changes before it is taken over, and then at every router or at none."""
 
 import html
+import io
 import re
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -10,8 +12,17 @@ import pytest
 from console.services import RouterCalls
 from console.web.visit import Visit
 from legato_protos.router.v1 import route_files_pb2 as pb
+from services.chassis.telemetry.log import Log
+from services.router.providers import open_provider
+from services.router.routing.model_states import ModelStates
+from services.router.routing.reload import Reload
+from services.router.routing.routes import load_routes
+from services.router.routing.target import DEFAULT_TIMEOUTS
+from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.route_files import RouteFileServicer
 from tests.console.backends import not_answering
 from tests.console.harness import Answer, ConsoleHarness
+from tests.support.fakes import FakeClock
 
 EDIT = "/operator/routes/edit"
 
@@ -195,6 +206,56 @@ def test_what_one_router_refuses_is_undone_at_the_others(
     assert "router-2:7001" in answer.text
     assert file_of(console).read_text() == before
     assert "RouteAdminService.ReloadRoutes" not in console.backends.calls
+
+
+class SecondRouter:
+    """Another router, whose servicers have a file of their own."""
+
+    def __init__(self, first: Path, path: Path) -> None:
+        path.write_text(first.read_text())
+        self.path = path
+        self.states: ModelStates | None = None
+        self.route_files = self.route_admin = self
+
+    async def _call(self, method: str, request: object) -> object:
+        log = Log("router", io.StringIO())
+        if self.states is None:
+            open_one = partial(open_provider, local_model_socket=self.path)
+            self.states = ModelStates(load_routes(self.path), open_one, FakeClock(), log)
+            reload = Reload(self.path, DEFAULT_TIMEOUTS, self.states, log)
+            self.servicers = (
+                RouteFileServicer(self.states, reload, open_one, FakeClock()),
+                RouteAdminServicer(self.states, reload),
+            )
+        [behaviour] = [getattr(each, method) for each in self.servicers if method in vars(type(each))]
+        return await behaviour(request, None)
+
+    def __getattr__(self, method: str) -> object:
+        return partial(self._call, method)
+
+
+def test_two_routers_with_files_of_their_own_take_over_together(
+    console: ConsoleHarness, session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.get(EDIT, session)
+    mine = Visit.routers.fget  # type: ignore[attr-defined]
+    second = SecondRouter(file_of(console), tmp_path / "routes.toml")
+    monkeypatch.setattr(Visit, "routers", property(lambda visit: {**mine(visit), "router-2:7001": second}))
+    before = second.path.read_text()
+    given = editor_of(console.get(EDIT, session))
+    given["text"] = given["text"].replace("maple-large = 70", "maple-large = 60")
+    # Another hand has changed one of the two files.
+    second.path.write_text(f"{before}# Changed.\n")
+    answer = console.post("/operator/routes/apply", given, session)
+    assert answer.status == 400
+    assert "The routers have different files" in answer.text
+    assert "maple-large = 70" in file_of(console).read_text()
+    second.path.write_text(before)
+    assert console.post("/operator/routes/apply", given, session).status == 303
+    assert second.path.read_text() == file_of(console).read_text() == given["text"]
+    assert second.states is not None
+    assert second.states.routes.version == load_routes(file_of(console)).version
+    assert console.get("/operator/routes", session).text.count(second.states.routes.version) == 2
 
 
 def test_routers_with_different_files_and_none_cannot_be_edited(

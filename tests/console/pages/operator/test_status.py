@@ -26,6 +26,7 @@ def test_figures_are_added_over_the_processes(console: ConsoleHarness, session: 
     assert figures["refusals RATE_LIMITED"] == ["182", ""]
     assert figures["ledger"] == ["Consistent", "good"]
     assert figures["model maple maple-large running"][0] == "41 of 48"
+    assert {text for name, (text, _) in figures.items() if name.endswith("uptime")} == {"3 days"}
     assert console.backends.calls == ["SignInService.ResolveSession"]
 
 
