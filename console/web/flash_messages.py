@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from console.display.language import N_
+
 
 @dataclass(frozen=True, slots=True)
 class FlashMessage:
@@ -66,8 +68,8 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     # A tenth of a cent, so that the time's format shows dollars.
     "payment-booked": ("good", "Thank you. $%(s).2f were added to your credit; the balance below includes them."),
     "credit-booked": ("good", "Booked. The balance below includes it."),
-    "routes-changed": ("good", "Every router has the new routes. New chats use them; running ones go on."),
-    "canary-resumed": ("good", "Accounts are sent to the canary again."),
+    "routes-changed": ("good", N_("Every router has the new routes. New chats use them; running ones go on.")),
+    "canary-resumed": ("good", N_("Accounts are sent to the canary again.")),
     "user-disabled": ("good", "Disabled. All sessions of the user have ended."),
     "user-enabled": ("good", "The user can sign in again."),
     "operator-made": ("good", "The user is an operator now."),

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from console.app import ConsoleApp
 from console.services import RouterCalls
 from console.web.visit import Visit
 from legato_protos.router.v1 import route_files_pb2 as pb
@@ -268,6 +269,22 @@ def test_routers_with_different_files_and_none_cannot_be_edited(
     console.backends.fail = {}
     monkeypatch.setattr(Visit, "routers", {})
     assert "The console finds no router." in console.get(EDIT, session).text
+
+
+def test_the_router_itself_refuses_all_but_operators(console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = console.auth.sign_in()
+    before = file_of(console).read_text()
+    # A console that forgets to ask.
+    monkeypatch.setattr(ConsoleApp, "_require_role", lambda *_: None)
+    monkeypatch.setattr(Visit, "record_operator_action", mock.AsyncMock())
+    answer = console.get(EDIT, session)
+    assert "Your role" in answer.text
+    assert "<textarea" not in answer.text
+    given = {"text": before, "base_digest": "0", "model": "cedar-2"}
+    for action in ("edit", "try", "apply"):
+        answer = console.post(f"/operator/routes/{action}", given, session)
+        assert "Your role" in answer.text, action
+    assert {call for call in console.backends.calls if "RouteFileService" in call} == set()
 
 
 def test_these_pages_do_not_exist_for_owners(console: ConsoleHarness) -> None:
