@@ -47,7 +47,7 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
             digest=found.digest,
             secrets=_told(secrets),
             obstacle=find_obstacle(self._path),
-            models=self._models_in(found.text),
+            models=await asyncio.to_thread(self._models_in, found.text),
         )
 
     async def PreviewRouteFile(
@@ -66,7 +66,7 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
             except CanaryNotPlaced as error:
                 response.mistakes.extend(_told([error.mistake]))
         response.text = text
-        routes, mistakes = self._read(text, found)
+        routes, mistakes = await asyncio.to_thread(self._read, text, found)
         response.mistakes.extend(_told(mistakes))
         if not find_secrets(found.text):
             response.diff.extend(_difference(found.text, text))
@@ -78,7 +78,8 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
 
     async def TryModel(self, request: pb.TryModelRequest, context: Context) -> pb.TryModelResponse:
         try:
-            routes, mistakes = self._read(request.text, await asyncio.to_thread(read_file, self._path))
+            found = await asyncio.to_thread(read_file, self._path)
+            routes, mistakes = await asyncio.to_thread(self._read, request.text, found)
         except SettingsError as error:
             return pb.TryModelResponse(mistakes=_told([Mistake(0, "", str(error))]))
         if routes is None or mistakes:
@@ -93,7 +94,7 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
         text = request.text
         try:
             found = await asyncio.to_thread(read_file, self._path)
-            routes, mistakes = self._read(text, found)
+            routes, mistakes = await asyncio.to_thread(self._read, text, found)
             if routes is None or mistakes:
                 return pb.WriteRouteFileResponse(
                     outcome=pb.WRITE_OUTCOME_MISTAKEN, digest=found.digest, mistakes=_told(mistakes)
