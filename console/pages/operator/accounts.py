@@ -88,7 +88,8 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         balance=None if balances is None else balances.get(account_id, metering_pb2.Balance()),
         period=period,
         report=report,
-        report_rows=[] if report is None else margin_rows(report, "class"),
+        # Grants and adjustments have no class.
+        report_rows=[] if report is None else margin_rows([row for row in report.rows if row.class_id], "class"),
         places=2 if report is None else places_of(report),
         cost_of=known_cost_nanos,
         margin_of=margin_nanos,

@@ -1,6 +1,6 @@
 """Revenue, tokens, cost and margin of all accounts, by day, class, provider, model or account, and a file of it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
@@ -44,7 +44,7 @@ async def show(visit: Visit) -> Response:
         groupings={name: _(words) for name, (words, _column, _groups) in GROUPINGS.items()},
         column=_(GROUPINGS[by][1]),
         found=found,
-        rows=[] if found is None else margin_rows(found, by),
+        rows=[] if found is None else margin_rows(found.rows, by),
         places=2 if found is None else places_of(found),
         cost_of=known_cost_nanos,
         margin_of=margin_nanos,
@@ -68,7 +68,7 @@ class MarginRow(NamedTuple):
     provider: str = ""
 
 
-def margin_rows(found: pb.GetReportResponse, by: str) -> list[MarginRow]:
+def margin_rows(rows: Iterable[pb.ReportRow], by: str) -> list[MarginRow]:
     return [
         MarginRow(
             _title(row, by),
@@ -76,7 +76,7 @@ def margin_rows(found: pb.GetReportResponse, by: str) -> list[MarginRow]:
             f"/operator/accounts/{row.account_id}" if by == "account" and row.account_id else "",
             row.provider if by == "model" else "",
         )
-        for row in found.rows
+        for row in rows
     ]
 
 
