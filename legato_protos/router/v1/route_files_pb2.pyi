@@ -431,7 +431,7 @@ class WriteRouteFileResponse(_message.Message):
     OBSTACLE_FIELD_NUMBER: _builtins.int
     outcome: Global___WriteOutcome.ValueType
     digest: _builtins.str
-    """Of the file as it is now."""
+    """Of the file, if it was written."""
     version: _builtins.str
     """Of the routes that it describes, to reload them by."""
     obstacle: _builtins.str

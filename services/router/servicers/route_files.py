@@ -96,12 +96,10 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
             found = await asyncio.to_thread(read_file, self._path)
             routes, mistakes = await asyncio.to_thread(self._read, text, found)
             if routes is None or mistakes:
-                return pb.WriteRouteFileResponse(
-                    outcome=pb.WRITE_OUTCOME_MISTAKEN, digest=found.digest, mistakes=_told(mistakes)
-                )
+                return pb.WriteRouteFileResponse(outcome=pb.WRITE_OUTCOME_MISTAKEN, mistakes=_told(mistakes))
             await asyncio.to_thread(replace_file, self._path, text, request.base_digest)
         except FileChanged:
-            return pb.WriteRouteFileResponse(outcome=pb.WRITE_OUTCOME_CONFLICT, digest=found.digest)
+            return pb.WriteRouteFileResponse(outcome=pb.WRITE_OUTCOME_CONFLICT)
         except (FileNotWritable, SettingsError) as error:
             return pb.WriteRouteFileResponse(outcome=pb.WRITE_OUTCOME_NOT_WRITABLE, obstacle=str(error))
         return pb.WriteRouteFileResponse(

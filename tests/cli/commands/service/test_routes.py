@@ -269,6 +269,15 @@ async def test_every_replica_is_asked(log: Log) -> None:
 
 
 class Files(route_files_pb2_grpc.RouteFileServiceServicer):
+    async def GetRouteFile(self, request: Any, context: Any) -> route_files_pb2.GetRouteFileResponse:
+        raise NotImplementedError
+
+    async def TryModel(self, request: Any, context: Any) -> route_files_pb2.TryModelResponse:
+        raise NotImplementedError
+
+    async def WriteRouteFile(self, request: Any, context: Any) -> route_files_pb2.WriteRouteFileResponse:
+        raise NotImplementedError
+
     async def PreviewRouteFile(self, request: Any, context: Any) -> route_files_pb2.PreviewRouteFileResponse:
         if "cedar" in request.text:
             mistake = route_files_pb2.RouteMistake(line=3, key="classes.forte.models", what='no model named "cedar"')
