@@ -162,6 +162,7 @@ def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
         "LEGATO_CONSOLE_HEALTH_LISTEN": installation.socket_address("console"),
         "LEGATO_CONSOLE_ROLE": installation.settings.console_role,
         "LEGATO_PAYMENTS_ADDRESS": payments,
+        "LEGATO_CONSOLE_OPERATIONS_LISTEN": _operations_address(installation, "console", 1, "console"),
         "LEGATO_CONSOLE_STATUS_ADDRESSES": ",".join(_status_addresses(installation)),
     }
     return _process(installation, "console", "console", "console", own, fds=console.fds, is_awaited=False)
@@ -221,7 +222,8 @@ def _operations_address(installation: Installation, kind: str, number: int, name
     Empty: nowhere."""
     settings = installation.settings
     further = settings.further_listens.get(f"LEGATO_{kind.upper()}_METRICS_LISTEN", "")
-    if listen := settings.edge_operations_listen if kind == "edge" else further:
+    own = {"edge": settings.edge_operations_listen, "console": settings.console_operations_listen}
+    if listen := own.get(kind, further):
         return _listen_of(listen, number)
     if installation.console is None or settings.console_role != OPERATOR_CONSOLE:
         return ""
@@ -230,8 +232,9 @@ def _operations_address(installation: Installation, kind: str, number: int, name
 
 def _status_addresses(installation: Installation) -> Iterator[str]:
     """Yields each process that serves health and metrics at a known address, as NAME=ADDRESS."""
-    for kind in ("edge", *SERVICES, *([PAYMENTS] if installation.takes_payments else [])):
-        for number, name in enumerate(installation.scale.names_of(kind), 1):
+    for kind in ("edge", *SERVICES, *([PAYMENTS] if installation.takes_payments else []), "console"):
+        names = ["console"] if kind == "console" else installation.scale.names_of(kind)
+        for number, name in enumerate(names, 1):
             address = _operations_address(installation, kind, number, name)
             if address and not address.endswith(":0"):
                 yield f"{name}={address}"

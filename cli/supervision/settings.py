@@ -44,6 +44,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     console_url: str = ""
     console_api_url: HttpAddress = ""
     console_role: ConsoleRole = "operator-console"
+    # HOST:PORT of its health and metrics.
+    console_operations_listen: OperationsListen = ""
     # Empty: generated and kept like the peppers, with its public key.
     access_token_signing_key: str = ""
     access_token_public_keys: str = ""

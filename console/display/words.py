@@ -1,6 +1,6 @@
 """Words and figures as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from typing import Final
@@ -62,8 +62,10 @@ def number(value: float, places: int = 0) -> str:
     return in_figures(f"{value:,}" if isinstance(value, int) and not places else f"{value:,.{places}f}")
 
 
-def percent(share: float, places: int = 0) -> str:
-    return f"{number(100 * share, places)}{NO_BREAK}%"
+def percent(share: float, places: int | None = 0) -> str:
+    """Formats a share, with as many places as a column of it has; None: with as many as it needs."""
+    shown = in_figures(f"{100 * share:g}") if places is None else number(100 * share, places)
+    return f"{shown}{NO_BREAK}%"
 
 
 def dollars(nanos: int, digits: str) -> str:
@@ -91,6 +93,9 @@ def significant_places(nanos: int, digits: int) -> int:
 def exact_places(*amounts: int) -> int:
     """Returns how many places a column shows its amounts with, so that all are exact; at least two."""
     return max(2, *(len(f"{abs(nanos) % NANOS_PER_DOLLAR:09d}".rstrip("0")) for nanos in amounts))
+def column_places(amounts: Iterable[int | None], digits: int = 2) -> int:
+    """Returns the places of a column, so that the smallest amount in it shows so many digits; at most six."""
+    return min(6, max((significant_places(nanos, digits) for nanos in amounts if nanos), default=2))
 
 
 def credit(nanos: int) -> str:

@@ -30,7 +30,7 @@ async function refresh() {
     readAt.textContent = status.time;
     problem.hidden = true;
   } catch {
-    problem.textContent = `${root.dataset.failed} ${readAt.textContent}.`;
+    problem.textContent = root.dataset.failed.replace("{time}", readAt.textContent);
     problem.hidden = false;
   }
 }
@@ -42,7 +42,7 @@ function schedule() {
   due = null;
   if (document.visibilityState !== "visible") return;
   if (performance.now() - touchedAt > UNTOUCHED_MS) {
-    problem.textContent = `${root.dataset.paused} ${readAt.textContent}.`;
+    problem.textContent = root.dataset.paused.replace("{time}", readAt.textContent);
     problem.hidden = false;
     return;
   }

@@ -69,6 +69,8 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "account-resumed": ("good", N_("Resumed everywhere, after %(s)s s.")),
     "payment-booked": ("good", N_("Thank you. %(usd)s were added to your credit; the balance below includes them.")),
     "credit-booked": ("good", N_("Booked. The balance below includes it.")),
+    "routes-changed": ("good", N_("Every router has the new routes. New chats use them; running ones go on.")),
+    "canary-resumed": ("good", N_("Accounts are sent to the canary again.")),
     "user-disabled": ("good", N_("Disabled. All sessions of the user have ended.")),
     "user-enabled": ("good", N_("The user can sign in again.")),
     "operator-made": ("good", N_("The user is an operator now.")),

@@ -48,6 +48,8 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     )
     attempt = "Attempts at a model, by outcome. One that fails in mid-answer also counts as answered."
     registry.counter("legato_upstream_attempts", attempt, attempts, *MODEL_LABELS, "outcome")
+    calls = of_models({(): lambda model: model.breaker.attempts})
+    registry.counter("legato_upstream_calls", "Calls to a model that were begun.", calls, *MODEL_LABELS)
     violation = "Answers with implausible usage or beyond their token limit, by violation."
     violations = of_models({(each.value,): partial(_violations, each) for each in Violation})
     registry.counter("legato_upstream_violations", violation, violations, *MODEL_LABELS, "violation")

@@ -22,6 +22,7 @@ from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import RouterSettings
 
@@ -61,7 +62,8 @@ class RouterService:
         process.in_background(key_watch.run)
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
-        self.servicers = [router, RouteAdminServicer(model_states, reload), previews]
+        route_files = RouteFileServicer(model_states, reload, open_one, clock)
+        self.servicers = [router, RouteAdminServicer(model_states, reload), route_files, previews]
 
 
 def _open_reports(process: Process) -> FleetReports:

@@ -8,8 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.console.clock import NOW
 
-PROCESSES: Final = ("edge-1", "edge-2", "auth", "router", "metering")
+PROCESSES: Final = ("edge-1", "edge-2", "auth", "router", "metering", "console")
 AUDITED_AGO_S: Final = 120
+STARTED_AGO_S: Final = 3 * 86_400
 
 
 class Processes:
@@ -22,7 +23,8 @@ class Processes:
         self.missing: dict[str, list[str]] = {}
 
     def be_busy(self) -> None:
-        self.metrics = {name: METRICS[name.partition("-")[0]]() for name in PROCESSES}
+        started = f"process_start_time_seconds {NOW.timestamp() - STARTED_AGO_S}\n"
+        self.metrics = {name: METRICS[name.partition("-")[0]]() + started for name in PROCESSES}
 
 
 class ProcessMetrics:
@@ -73,6 +75,7 @@ def _router() -> str:
             f"legato_breaker_state{{{labels}}} {state}.0",
             f"legato_upstream_running{{{labels}}} {running}.0",
             f"legato_upstream_limit{{{labels}}} {limit}.0",
+            f"legato_upstream_calls_total{{{labels}}} {answered + failed}.0",
             f'legato_upstream_attempts_total{{{labels},outcome="answered"}} {answered}.0',
             f'legato_upstream_attempts_total{{{labels},outcome="failed"}} {failed}.0',
         ]
@@ -90,4 +93,16 @@ process_resident_memory_bytes 99614720.0
 """
 
 
-METRICS: dict[str, Callable[[], str]] = {"edge": _edge, "auth": _auth, "router": _router, "metering": _metering}
+def _console() -> str:
+    return """legato_console_pages_total{page="/keys",status="200"} 3120.0
+legato_console_pages_total{page="/usage",status="503"} 4.0
+legato_console_replicas_usable{peer="auth"} 2.0
+legato_console_replicas_usable{peer="metering"} 1.0
+legato_console_replicas_usable{peer="router"} 2.0
+process_resident_memory_bytes 67108864.0
+"""
+
+
+METRICS: dict[str, Callable[[], str]] = {
+    "edge": _edge, "auth": _auth, "router": _router, "metering": _metering, "console": _console
+}  # fmt: skip

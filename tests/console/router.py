@@ -18,6 +18,7 @@ from services.router.routing.target import DEFAULT_TIMEOUTS
 from services.router.routing.targets import Targets
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
@@ -84,8 +85,10 @@ def count_answers(states: ModelStates, clock: FakeClock) -> None:
 class Router:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file = folder / "routes.toml"
+        # Pages may write it: it is written anew for each test that changes it or sees it.
+        self.file = folder / "routes.toml"
         self.grounding = Grounding(folder)
+        self._open_one = partial(open_provider, local_model_socket=folder / "no-model.sock")
         self._opened: list[ModelStates] = []
         self._states: ModelStates | None = None
         self._is_busy = False
@@ -104,7 +107,7 @@ class Router:
     def bundle(self, *class_ids: str) -> None:
         """Has the bundled model answer these classes from the first call of a test on."""
         self.write(class_ids)
-        self._routes, self._states = load_routes(self._file), None
+        self._routes, self._states = load_routes(self.file), None
 
     def write(self, bundled: Collection[str] = (), *, limits: dict[str, int] = LIMITS) -> None:
         """Writes the file, which the router reads at a reload."""
@@ -120,7 +123,7 @@ class Router:
             tier = ", ".join(f"{model} = {weight}" for model, weight in weights.items())
             new = NEW_MODELS if self._evaluates and name == EVALUATED else ""
             parts.append(f"[classes.{name}]\ntiers = [{{ {tier} }}]\n{new}")
-        self._file.write_text("".join(parts))
+        self.file.write_text("".join(parts))
 
     def evaluate(self) -> None:
         """Has a class with a canary that was rolled back, and with a shadow, from the first call of a test on."""
@@ -130,7 +133,7 @@ class Router:
 
     def write_mistakes(self) -> None:
         self._is_usual = False
-        self._file.write_text('[classes.mezzo]\nmodels = ["unknown"]\n')
+        self.file.write_text('[classes.mezzo]\nmodels = ["unknown"]\n')
 
     def be_busy(self) -> None:
         """Has chats running, and one model failing, at the first call of a test."""
@@ -146,18 +149,18 @@ class Router:
             states = self._states = self._open(log)
         opened = self.grounding.open(log)
         completions = Completions(states, Targets(states, log, MOST_ATTEMPTS), FakeClock(), log, opened.grounding)
-        reload = Reload(self._file, DEFAULT_TIMEOUTS, states, log)
+        reload = Reload(self.file, DEFAULT_TIMEOUTS, states, log)
         return [
             RouterServicer(completions, log),
             RouteAdminServicer(states, reload),
+            RouteFileServicer(states, reload, self._open_one, FakeClock()),
             GroundingAdminServicer(opened, completions.preview, log),
         ]
 
     def _open(self, log: Log) -> ModelStates:
-        open_one = partial(open_provider, local_model_socket=self._folder / "no-model.sock")
         # Circuit breakers that are open stay so, however long a test takes.
         clock = FakeClock()
-        states = ModelStates(self._routes, open_one, clock, log)
+        states = ModelStates(self._routes, self._open_one, clock, log)
         self._opened.append(states)
         if self._is_busy:
             for state in (each for class_id in CLASSES for each in states.by_class[class_id].all):

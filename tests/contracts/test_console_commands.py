@@ -16,9 +16,10 @@ TEXT_OR_EXPRESSION = re.compile(r'"([^"]*)"\s*(~)?|(\([^)]*\)|[\w.]+)\s*(~)?')
 
 
 def command_of(expression: str) -> str:
-    """Returns the command with `forte` for everything that a page fills in."""
+    """Returns the command with `forte` for everything that a page fills in, but a date for the days of a period."""
     return "".join(
-        match[1] if match[1] is not None else "forte" for match in TEXT_OR_EXPRESSION.finditer(expression.strip())
+        match[1] if match[1] is not None else "2026-11-15" if match[0].startswith("period.") else "forte"
+        for match in TEXT_OR_EXPRESSION.finditer(expression.strip())
     )
 
 

@@ -13,6 +13,7 @@ from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
 from cli.descriptions import described, value_of
 from cli.output import show_table
+from legato_protos.router.v1.route_files_pb2 import PreviewRouteFileRequest
 from legato_protos.router.v1.router_pb2 import (
     ListOutcomesRequest,
     ListTargetsRequest,
@@ -107,6 +108,25 @@ def reload(invocation: Invocation, wait_s: float) -> None:
     invocation.show_list(outcomes, ["router", "reloaded", "targets", "routes_version", "file_version"])
     refusals = [f"{outcome['router']}: {mistake}" for outcome in outcomes for mistake in outcome["mistakes"]]
     _fail_for([*obstacles, "Nothing was reloaded."] if obstacles else refusals)
+
+
+@routes.command()
+@click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+def diff(invocation: Invocation, file: Path) -> None:
+    """Show what a routes file would change on each router, without changing anything."""
+    from console.display.route_words import change_words
+
+    request = PreviewRouteFileRequest(text=file.read_text(encoding="utf-8"))
+    previews: list[dict[str, Any]] = []
+    for router, stub in invocation.services.route_files.items():
+        preview = call_service(stub.PreviewRouteFile, request)
+        mistakes = [f"{file}:{each.line}: {each.key}: {each.what}" for each in preview.mistakes]
+        changes = [change_words(change) for change in preview.changes]
+        previews.append({"router": router, "mistakes": mistakes, "changes": changes, "diff": list(preview.diff)})
+    lines = [line for each in previews for line in (each["router"], *each["mistakes"], *each["changes"], *each["diff"])]
+    invocation.say("\n".join(lines), {"routers": previews})
+    if any(each["mistakes"] for each in previews):
+        sys.exit(MISTAKEN)
 
 
 def _read_file(stub: RouteAdminServiceStub) -> StagedFile:

@@ -9,16 +9,21 @@ from starlette.responses import Response
 from console.account import spend_limits
 from console.account.allowed_classes import classes_in, classes_of_account
 from console.account.key_limits import LIMITS, limits_in
+from console.display.language import N_, _
+from console.pages.operator.reports import margin_rows, places_of
 from console.services import if_available
 from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
+from console.web.periods import period_in, stamp_of
 from console.web.refusals import shows_again
 from console.web.visit import Visit
+from console.web.zones import UTC_ZONE
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.metering.v1 import metering_pb2
 from services.chassis.changes import Change
+from legato_protos.metering.v1 import metering_pb2, reports_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.rules.margin import known_cost_nanos, margin_nanos
 from services.rules.model_classes import CLASSES
 
 ACCOUNTS_ON_A_PAGE: Final = 50
@@ -27,9 +32,9 @@ KEYS_ON_A_PAGE: Final = 200
 # The fields of the form that books credit.
 BOOKING_FIELDS: Final = ("kind", "amount", "amount_again", "reason", "operation_id")
 LONGEST_REASON: Final = 200
-UNKNOWN_OUTCOME: Final = (
-    "It is not known whether this was booked: a service did not answer in time. Send the form again: it has the "
-    "same booking, which counts once."
+UNKNOWN_OUTCOME: Final = N_(
+    "It is not known whether this was booked: a service did not answer in time. Send the form again: it has the same "
+    "booking, which counts once."
 )
 
 
@@ -59,8 +64,18 @@ async def create(visit: Visit) -> Response:
 async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
     account_id = visit.path_value("account_id")
     members_request = pb.ListUsersRequest(account_id=account_id, page_size=MEMBERS_SHOWN)
-    account, balances, members = await asyncio.gather(
-        _account(visit), _balances(visit, [account_id]), visit.auth.user_admin.ListUsers(members_request)
+    period = period_in({}, UTC_ZONE, visit.now)
+    report_request = reports_pb2.GetReportRequest(
+        start_time=stamp_of(period.start),
+        end_time=stamp_of(period.end),
+        groups=[reports_pb2.REPORT_GROUP_CLASS],
+        account_id=account_id,
+    )
+    account, balances, members, report = await asyncio.gather(
+        _account(visit),
+        _balances(visit, [account_id]),
+        visit.auth.user_admin.ListUsers(members_request),
+        if_available(visit.metering.reports.GetReport(report_request)),
     )
     roles = {
         held.user_id: held.membership.role for held in members.memberships if held.membership.account_id == account_id
@@ -72,6 +87,13 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         refusal=refusal,
         account=account,
         balance=None if balances is None else balances.get(account_id, metering_pb2.Balance()),
+        period=period,
+        report=report,
+        # Grants and adjustments have no class.
+        report_rows=[] if report is None else margin_rows([row for row in report.rows if row.class_id], "class"),
+        places=2 if report is None else places_of(report),
+        cost_of=known_cost_nanos,
+        margin_of=margin_nanos,
         members=members.users,
         roles_of=roles,
         more_members=bool(members.next_page_token),
@@ -160,7 +182,7 @@ async def book_credit(visit: Visit) -> Response:
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
-        raise Refusal({"outcome": UNKNOWN_OUTCOME}, status=503) from None
+        raise Refusal({"outcome": _(UNKNOWN_OUTCOME)}, status=503) from None
     return visit.redirect(_path(visit), "credit-booked")
 
 
@@ -171,19 +193,19 @@ def _booked_amount(form: Form) -> int:
         try:
             amount_nanos = parse_usd(form.get("amount").replace("\N{MINUS SIGN}", "-"))
         except ValueError:
-            rules.problems["amount"] = "An amount in dollars with up to nine decimals, such as 5.00."
+            rules.problems["amount"] = _("An amount in dollars with up to nine decimals, such as 5.00.")
         if kind not in ("grant", "adjustment"):
-            rules.problems["kind"] = "Choose a grant or an adjustment."
+            rules.problems["kind"] = _("Choose a grant or an adjustment.")
         elif not rules.problems and kind == "grant" and amount_nanos <= 0:
-            rules.problems["amount"] = "A grant is more than zero. To take credit away, choose an adjustment."
+            rules.problems["amount"] = _("A grant is more than zero. To take credit away, choose an adjustment.")
         elif not rules.problems and not amount_nanos:
-            rules.problems["amount"] = "An adjustment is not zero."
-        rules.require(abs(amount_nanos) <= LARGEST_BOOKING_NANOS, "amount", "At most a million dollars at once.")
+            rules.problems["amount"] = _("An adjustment is not zero.")
+        rules.require(abs(amount_nanos) <= LARGEST_BOOKING_NANOS, "amount", _("At most a million dollars at once."))
         if not rules.problems:
-            rules.require(form.get("amount_again") == form.get("amount"), "amount_again", "The two amounts differ.")
+            rules.require(form.get("amount_again") == form.get("amount"), "amount_again", _("The two amounts differ."))
         if kind == "adjustment":
             is_given = 1 <= len(form.get("reason")) <= LONGEST_REASON
-            rules.require(is_given, "reason", "An adjustment needs a reason, which the ledger keeps.")
+            rules.require(is_given, "reason", _("An adjustment needs a reason, which the ledger keeps."))
     return amount_nanos
 
 

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from console.account.key_ids import key_id_of, require_known
+from console.display.language import _
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.visit import Visit
@@ -15,7 +16,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
 
 @shows_again(show, reasons=())
 async def identify(visit: Visit) -> Response:
-    not_found = "The key is well formed, but it was never one of this service's."
+    not_found = _("The key is well formed, but it was never one of this service's.")
     return visit.redirect(f"/operator/keys/{await require_known(visit, _find, not_found)}")
 
 

@@ -1,10 +1,12 @@
 """Revenue, tokens, cost and margin of all accounts, by day, class, provider, model or account, and a file of it."""
 
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
+from console.display.language import N_, _
+from console.display.words import column_places
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
@@ -15,11 +17,11 @@ from services.chassis.money import format_usd
 from services.rules.margin import known_cost_nanos, margin_nanos
 
 GROUPINGS: Final = {
-    "day": ("Day", [pb.REPORT_GROUP_DAY]),
-    "class": ("Class", [pb.REPORT_GROUP_CLASS]),
-    "provider": ("Provider", [pb.REPORT_GROUP_PROVIDER]),
-    "model": ("Model", [pb.REPORT_GROUP_PROVIDER, pb.REPORT_GROUP_MODEL]),
-    "account": ("Account", [pb.REPORT_GROUP_ACCOUNT]),
+    "day": (N_("By day"), N_("Day"), [pb.REPORT_GROUP_DAY]),
+    "class": (N_("By class"), N_("Class"), [pb.REPORT_GROUP_CLASS]),
+    "provider": (N_("By provider"), N_("Provider"), [pb.REPORT_GROUP_PROVIDER]),
+    "model": (N_("By model"), N_("Model"), [pb.REPORT_GROUP_PROVIDER, pb.REPORT_GROUP_MODEL]),
+    "account": (N_("By account"), N_("Account"), [pb.REPORT_GROUP_ACCOUNT]),
 }
 # More would be no table to read: the file has all.
 ROWS_MOST: Final = 100
@@ -39,9 +41,11 @@ async def show(visit: Visit) -> Response:
         period=period,
         periods=CHOICES,
         by=by,
-        groupings={name: words for name, (words, _) in GROUPINGS.items()},
+        groupings={name: _(words) for name, (words, _column, _groups) in GROUPINGS.items()},
+        column=_(GROUPINGS[by][1]),
         found=found,
-        rows=[] if found is None else [(_title(row, by), row) for row in found.rows],
+        rows=[] if found is None else margin_rows(found.rows, by),
+        places=2 if found is None else places_of(found),
         cost_of=known_cost_nanos,
         margin_of=margin_nanos,
         file_path=with_query("/operator/reports.csv", {**period.query, "by": by}),
@@ -54,6 +58,34 @@ async def download(visit: Visit) -> Response:
     return csv_response(visit, name, _file_row(pb.ReportRow()), _file_rows(visit, _request(period, by)))
 
 
+class MarginRow(NamedTuple):
+    """A row of a table of margins: what it stands for, and where that leads."""
+
+    title: str
+    sums: pb.ReportSums
+    path: str = ""
+    # Of a model.
+    provider: str = ""
+
+
+def margin_rows(rows: Iterable[pb.ReportRow], by: str) -> list[MarginRow]:
+    return [
+        MarginRow(
+            _title(row, by),
+            row.sums,
+            f"/operator/accounts/{row.account_id}" if by == "account" and row.account_id else "",
+            row.provider if by == "model" else "",
+        )
+        for row in rows
+    ]
+
+
+def places_of(found: pb.GetReportResponse) -> int:
+    """Returns the places of all amounts in a table of margins."""
+    every = [*(row.sums for row in found.rows), found.others, found.total]
+    return column_places(nanos for sums in every for nanos in (sums.charged_nanos, known_cost_nanos(sums)))
+
+
 def _choice_in(visit: Visit) -> tuple[Period, str]:
     """Reads the period, in days of UTC as providers' bills have them, and the grouping."""
     by = visit.query.get("by", "day")
@@ -62,7 +94,7 @@ def _choice_in(visit: Visit) -> tuple[Period, str]:
 
 def _request(period: Period, by: str, top_rows: int = 0) -> pb.GetReportRequest:
     return pb.GetReportRequest(
-        start_time=stamp_of(period.start), end_time=stamp_of(period.end), groups=GROUPINGS[by][1], top_rows=top_rows
+        start_time=stamp_of(period.start), end_time=stamp_of(period.end), groups=GROUPINGS[by][2], top_rows=top_rows
     )
 
 
@@ -71,7 +103,7 @@ def _title(row: pb.ReportRow, by: str) -> str:
         return row.day.ToDatetime().date().isoformat()
     named = {"class": row.class_id, "provider": row.provider, "model": row.model_name, "account": row.account_id}[by]
     # Entries without a class are grants and adjustments.
-    return named or ("No class" if by == "class" else "Unknown")
+    return named or (_("No class") if by == "class" else _("Unknown"))
 
 
 async def _file_rows(visit: Visit, request: pb.GetReportRequest) -> AsyncIterator[Row]:

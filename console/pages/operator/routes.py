@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from console.display.language import N_, EnglishText, _
 from console.services import RouterCalls
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
@@ -19,14 +20,14 @@ from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 from services.rules.staged_files import StagedFile, find_obstacles
 
 BREAKERS: Final[dict[int, tuple[str, str]]] = {
-    pb.BREAKER_STATE_CLOSED: ("Healthy", "good"),
-    pb.BREAKER_STATE_HALF_OPEN: ("Recovering", "warn"),
-    pb.BREAKER_STATE_OPEN: ("Failing", "bad"),
+    pb.BREAKER_STATE_CLOSED: (N_("Healthy"), "good"),
+    pb.BREAKER_STATE_HALF_OPEN: (N_("Recovering"), "warn"),
+    pb.BREAKER_STATE_OPEN: (N_("Failing"), "bad"),
 }
 ROLES: Final[dict[int, str]] = {
-    pb.CALL_ROLE_BASELINE: "serves",
-    pb.CALL_ROLE_CANARY: "canary",
-    pb.CALL_ROLE_SHADOW: "shadow",
+    pb.CALL_ROLE_BASELINE: N_("serves"),
+    pb.CALL_ROLE_CANARY: N_("canary"),
+    pb.CALL_ROLE_SHADOW: N_("shadow"),
 }
 
 
@@ -54,7 +55,8 @@ class Evaluation:
 
     class_id: str
     models: list[tuple[str, OutcomeSum]]
-    verdicts: list[str]
+    # Each with the role of the model that it is about.
+    verdicts: list[tuple[str, EnglishText]]
 
 
 async def show(visit: Visit) -> Response:
@@ -89,15 +91,32 @@ async def reload(visit: Visit) -> Response:
     obstacles = find_obstacles({router.address: router.file for router in found})
     if obstacles:
         return _page(visit, found, 400, obstacles)
-    version = found[0].file.version if found else ""
+    reloaded = await _take_over(visit, found[0].file.version if found else "")
+    return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
 
+
+async def resume_canary(visit: Visit) -> Response:
+    """Sends accounts to a canary again that was rolled back, at every router."""
+    visit.require_step_up()
+    await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RESUME_CANARY)
+    request = pb.ResumeCanaryRequest(class_id=visit.form.get("class"))
+    await asyncio.gather(*(router.route_admin.ResumeCanary(request) for router in visit.routers.values()))
+    return visit.redirect("/operator/routes", "canary-resumed")
+
+
+async def reload_each(visit: Visit, version: str) -> Response | None:
+    """Has every router take over a version that all of them have. Returns a page if one does not."""
+    reloaded = await _take_over(visit, version)
+    return _page(visit, reloaded, 400) if any(router.problem for router in reloaded) else None
+
+
+async def _take_over(visit: Visit, version: str) -> list[RouterRoutes]:
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest(version=version))
-        outcome = "Reloaded. New chats use these routes."
+        outcome = _("Reloaded. New chats use these routes.")
         return RouterRoutes(address, _by_class(answer.targets), version=answer.version, outcome=outcome)
 
-    reloaded = await _ask_each(visit, ask)
-    return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
+    return await _ask_each(visit, ask)
 
 
 def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacles: Iterable[str] = ()) -> Response:
@@ -107,9 +126,20 @@ def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacle
         routers=routers,
         obstacles=obstacles,
         breakers=BREAKERS,
+        classes=CLASSES,
+        canaries=_canaries(routers),
         versions={router.version for router in routers if not router.problem},
         evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),
     )
+
+
+def _canaries(routers: list[RouterRoutes]) -> list[pb.Target]:
+    """Returns the canary of each class that has one: rolled back, if it is so at a router."""
+    found: dict[str, pb.Target] = {}
+    for target in (target for router in routers for _name, targets in router.classes for target in targets):
+        if target.HasField("canary") and (target.class_id not in found or target.canary.is_rolled_back):
+            found[target.class_id] = target
+    return list(found.values())
 
 
 def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
@@ -122,7 +152,9 @@ def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
             yield Evaluation(class_id, *_compared(by_role))
 
 
-def _compared(by_role: dict[int, list[pb.ModelOutcomes]]) -> tuple[list[tuple[str, OutcomeSum]], list[str]]:
+def _compared(
+    by_role: dict[int, list[pb.ModelOutcomes]],
+) -> tuple[list[tuple[str, OutcomeSum]], list[tuple[str, EnglishText]]]:
     """Returns the sums of each model in each role, and how the new models compare with all others together."""
     sums = [
         (ROLES[role], sum_outcomes(name, outcomes))
@@ -133,7 +165,8 @@ def _compared(by_role: dict[int, list[pb.ModelOutcomes]]) -> tuple[list[tuple[st
     for each in by_role[pb.CALL_ROLE_BASELINE]:
         baseline.add(each)
     new = [(role, each) for role, each in sums if role != ROLES[pb.CALL_ROLE_BASELINE]]
-    return sums, [f"{role.capitalize()}: {compare(baseline, each)}" for role, each in new]
+    verdicts = [(role, EnglishText(compare(baseline, each))) for role, each in new]
+    return sums, verdicts
 
 
 async def _outcomes_of(router: RouterCalls) -> tuple[pb.ModelOutcomes, ...]:
@@ -148,13 +181,18 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
     """Asks all routers at once; one that refuses or does not answer is listed with the reason."""
 
     async def ask_one(address: str, router: RouterCalls) -> RouterRoutes:
-        name = address.rpartition("/")[2].removesuffix("-console.sock")
+        name = name_of(address)
         try:
             return await ask(name, router)
         except LegatoError as error:
             return RouterRoutes(name, [], error.message, file=StagedFile(mistakes=(error.message,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))
+
+
+def name_of(address: str) -> str:
+    """Names a router: on one machine by its socket, elsewhere by its address."""
+    return address.rpartition("/")[2].removesuffix("-console.sock")
 
 
 def _by_class(targets: Iterable[pb.Target]) -> list[tuple[str, list[pb.Target]]]:

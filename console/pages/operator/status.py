@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 from starlette.responses import JSONResponse, Response
 
 from console.display.error_words import error_words
-from console.display.words import in_words, plural
+from console.display.language import N_, _, ngettext
+from console.display.words import in_words, number, percent
 from console.pages.operator.ledger import last_audit
 from console.process_status import ProcessState, quantile, read_processes
 from console.web.visit import Visit
 
 OPEN: Final = 2.0
-BREAKERS: Final = {0.0: ("Healthy", "good"), 1.0: ("Recovering", "warn"), OPEN: ("Failing", "bad")}
+BREAKERS: Final = {0.0: (N_("Healthy"), "good"), 1.0: (N_("Recovering"), "warn"), OPEN: (N_("Failing"), "bad")}
 FIRST_TOKEN: Final = "gen_ai_server_time_to_first_token_seconds"  # noqa: S105
 CERTIFICATE_WARNING: Final = timedelta(days=7)
 # Beyond it an edge asks auth about every request.
@@ -26,6 +27,8 @@ LARGEST_REVOCATION_LAG_S: Final = 0.8
 FULL_SHARE: Final = 0.9
 REASONS_SHOWN: Final = 8
 NO_LIMIT: Final = 1_000_000
+# Statuses from this one on are failures of ours.
+SERVER_FAILED: Final = "500"
 MEBIBYTE: Final = 1024 * 1024
 NONE: Final = "\N{EN DASH}"
 
@@ -54,6 +57,10 @@ class Status:
     # Provider and model of each row.
     models: list[tuple[str, str]]
     reasons: list[str]
+
+    @property
+    def consoles(self) -> list[ProcessState]:
+        return [state for state in self.processes if state.kind == "console"]
 
     @property
     def shape(self) -> str:
@@ -87,7 +94,7 @@ def build(states: list[ProcessState], now: datetime) -> Status:
     reasons = _reasons(edges)
     shown = {
         **_totals(states, edges, now),
-        **{name: figure for state in states for name, figure in _process(state)},
+        **{name: figure for state in states for name, figure in _process(state, now)},
         **{name: figure for model in models for name, figure in _model(states, model)},
         **{
             f"refusals {reason}": Figure(_count(_sum(edges, "legato_refusals_total", reason=reason)))
@@ -103,18 +110,22 @@ def _totals(states: list[ProcessState], edges: list[ProcessState], now: datetime
     audit = last_audit(states)
     is_full = running is not None and limit and running >= FULL_SHARE * limit
     if audit is None:
-        ledger, since = Figure("Not known", "warn"), "No metering process tells of an audit."
+        ledger, since = Figure(_("Not known"), "warn"), _("No metering process tells of an audit.")
     elif audit.violations is None:
-        ledger, since = Figure("Not audited yet", "warn"), "The first audit has not ended."
+        ledger, since = Figure(_("Not audited yet"), "warn"), _("The first audit has not ended.")
     else:
-        found = plural(audit.violations, "violation")
-        ledger = Figure(found, "bad") if audit.violations else Figure("Consistent", "good")
-        since = f"Audited {in_words(now - audit.ended)} ago"
+        found = ngettext("One violation", "%(num)s violations", audit.violations)
+        ledger = Figure(found, "bad") if audit.violations else Figure(_("Consistent"), "good")
+        since = _("Audited %(duration)s ago", duration=in_words(now - audit.ended))
     return {
         "running": Figure(_count(running), "warn" if is_full else ""),
-        "running limit": Figure("No edge answers." if limit is None else f"of {_count(limit)} at once"),
+        "running limit": Figure(
+            _("No edge answers.") if limit is None else _("of %(limit)s at once", limit=_count(limit))
+        ),
         "first token": Figure(_seconds(median)),
-        "first token slowest": Figure("No chat yet." if slowest is None else f"99 of 100 within {_seconds(slowest)}"),
+        "first token slowest": Figure(
+            _("No chat yet.") if slowest is None else _("99 of 100 within %(duration)s", duration=_seconds(slowest))
+        ),
         "ledger": ledger,
         "ledger since": Figure(since),
         "holds": Figure(_count(None if audit is None else audit.live_holds)),
@@ -127,34 +138,55 @@ def _totals(states: list[ProcessState], edges: list[ProcessState], now: datetime
     }
 
 
-def _process(state: ProcessState) -> Iterator[tuple[str, Figure]]:
+def _process(state: ProcessState, now: datetime) -> Iterator[tuple[str, Figure]]:
     key = f"{state.name} {state.address}"
     if not state.answers:
         # Red, not zero: nothing is known of it.
-        yield f"{key} state", Figure("Does not answer", "bad")
-        yield from ((f"{key} {name}", Figure(NONE)) for name in ("version", "load", "memory"))
+        yield f"{key} state", Figure(_("Does not answer"), "bad")
+        names = ("version", "uptime", "load", "memory", "pages", "failed pages", "replicas")
+        yield from ((f"{key} {name}", Figure(NONE)) for name in names)
         return
-    yield f"{key} state", Figure("Not ready", "warn") if state.missing else Figure("Ready", "good")
+    yield f"{key} state", Figure(_("Not ready"), "warn") if state.missing else Figure(_("Ready"), "good")
+    started_s = state.total("process_start_time_seconds")
+    uptime = NONE if started_s is None else in_words(now - datetime.fromtimestamp(started_s, UTC))
+    yield f"{key} uptime", Figure(uptime)
     yield f"{key} version", Figure(state.version or NONE)
     yield f"{key} load", Figure(_load(state))
     memory = state.total("process_resident_memory_bytes")
-    yield f"{key} memory", Figure(NONE if memory is None else f"{memory / MEBIBYTE:,.0f} MiB")
+    yield f"{key} memory", Figure(NONE if memory is None else f"{number(memory / MEBIBYTE)} MiB")
+    if state.kind == "console":
+        yield from _console(state, key)
+
+
+def _console(state: ProcessState, key: str) -> Iterator[tuple[str, Figure]]:
+    """Yields what a console has shown, and how many processes of each service it can use."""
+    pages = list(state.find("legato_console_pages_total"))
+    failed = sum(sample.value for sample in pages if sample.labels["status"] >= SERVER_FAILED)
+    yield f"{key} pages", Figure(_count(sum(sample.value for sample in pages)))
+    yield f"{key} failed pages", Figure(_count(failed), "warn" if failed else "")
+    usable = {sample.labels["peer"]: sample.value for sample in state.find("legato_console_replicas_usable")}
+    reached = ", ".join(f"{service} {_count(count)}" for service, count in sorted(usable.items()))
+    yield f"{key} replicas", Figure(reached or NONE, "" if all(usable.values()) else "bad")
 
 
 def _load(state: ProcessState) -> str:
     """Says what a process is doing, in its own measure."""
     if state.kind == "edge":
         running, limit = state.total("legato_live_streams"), state.total("legato_streams_limit")
-        return NONE if running is None else f"{_count(running)} of {_count(limit)} chats"
+        return (
+            NONE
+            if running is None
+            else _("%(running)s of %(limit)s chats", running=_count(running), limit=_count(limit))
+        )
     if state.kind == "router":
         running = state.total("legato_upstream_running")
-        return NONE if running is None else f"{_count(running)} chats"
+        return NONE if running is None else _("%(running)s chats", running=_count(running))
     if state.kind == "metering":
         waiting = state.total("legato_operations_waiting")
-        return NONE if waiting is None else f"{_count(waiting)} waiting"
+        return NONE if waiting is None else _("%(count)s waiting", count=_count(waiting))
     if state.kind == "auth":
         watches = state.total("legato_watches")
-        return NONE if watches is None else plural(int(watches), "edge")
+        return NONE if watches is None else ngettext("One edge", "%(num)s edges", int(watches))
     return NONE
 
 
@@ -165,19 +197,20 @@ def _models(states: list[ProcessState]) -> list[tuple[str, str]]:
 
 def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple[str, Figure]]:
     key = f"model {model[0]} {model[1]}"
-    yield f"{key} state", Figure(*BREAKERS.get(_worst_breaker(states, model), ("Not known", "warn")))
+    words, kind = BREAKERS.get(_worst_breaker(states, model), (N_("Not known"), "warn"))
+    yield f"{key} state", Figure(_(words), kind)
     labels = _labels(model)
     running, limits = (_sum_of_most(states, f"legato_upstream_{name}", labels) for name in ("running", "limit"))
-    attempts = _sum(states, "legato_upstream_attempts_total", **labels) or 0.0
+    attempts = _sum(states, "legato_upstream_calls_total", **labels) or 0.0
     failures = _sum(states, "legato_upstream_attempts_total", outcome="failed", **labels) or 0.0
     yield (
         f"{key} running",
         Figure(
-            f"{_count(running)} of {_count(limits)}" if limits else _count(running),
+            _("%(running)s of %(limit)s", running=_count(running), limit=_count(limits)) if limits else _count(running),
             "warn" if limits and running >= FULL_SHARE * limits else "",
         ),
     )
-    share = f"{100 * failures / attempts:.1f}%" if attempts else NONE
+    share = percent(failures / attempts, 1) if attempts else NONE
     yield f"{key} attempts", Figure(_count(attempts))
     yield f"{key} failures", Figure(f"{_count(failures)} ({share})" if attempts else NONE)
 
@@ -210,35 +243,47 @@ def _findings(states: list[ProcessState], models: list[tuple[str, str]], now: da
         yield from _findings_of(state, now)
     versions = sorted({state.version for state in states if state.version})
     if len(versions) > 1:
-        yield Finding("warn", f"Versions differ: {', '.join(versions)}.", "scale-out.md")
+        text = _("Processes have different versions: %(versions)s.", versions=", ".join(versions))
+        yield Finding("warn", text, "scale-out.md")
     for provider, model in models:
         if _worst_breaker(states, (provider, model)) == OPEN:
-            yield Finding("bad", f"{model} of {provider} fails, and is asked last.", "provider-down.md")
+            text = _("%(model)s of %(provider)s fails, and is asked last.", model=model, provider=provider)
+            yield Finding("bad", text, "provider-down.md")
     audit = last_audit(states)
     if audit is not None and audit.violations:
-        yield Finding("bad", "The ledger has violations: see the ledger audit.", "restore-the-database.md")
+        yield Finding("bad", _("The ledger has violations: see the ledger audit."), "restore-the-database.md")
     if audit is not None and audit.is_overdue(now):
-        yield Finding("warn", "The ledger's audit is overdue.", "metering-down.md")
+        yield Finding("warn", _("The ledger's audit is overdue."), "metering-down.md")
 
 
 def _findings_of(state: ProcessState, now: datetime) -> Iterator[Finding]:
     if not state.answers:
         runbook = "metering-down.md" if state.kind == "metering" else "README.md"
-        yield Finding("bad", f"{state.name} does not answer at {state.address}.", runbook)
+        text = _("%(process)s does not answer at %(address)s.", process=state.name, address=state.address)
+        yield Finding("bad", text, runbook)
     elif state.missing:
-        yield Finding("warn", f"{state.name} is not ready: {state.missing}.", "README.md")
+        text = _("%(process)s is not ready: %(missing)s.", process=state.name, missing=state.missing)
+        yield Finding("warn", text, "README.md")
     expires_s = state.total("legato_certificate_expiry_timestamp_seconds")
     if expires_s is not None and math.isfinite(expires_s):
         left = datetime.fromtimestamp(expires_s, UTC) - now
         if left < timedelta(0):
-            yield Finding("bad", f"The certificate of {state.name} has expired.", "rotate-certificates.md")
+            text = _("The certificate of %(process)s has expired.", process=state.name)
+            yield Finding("bad", text, "rotate-certificates.md")
         elif left < CERTIFICATE_WARNING:
-            text = f"The certificate of {state.name} expires in {in_words(left)}."
+            text = _(
+                "The certificate of %(process)s expires in %(duration)s.", process=state.name, duration=in_words(left)
+            )
             yield Finding("warn", text, "rotate-certificates.md")
     lag_s = state.total("auth_revocation_lag_seconds")
     if lag_s is not None and lag_s > LARGEST_REVOCATION_LAG_S:
-        text = f"{state.name} hears of revoked keys late, and asks auth about every request."
+        text = _("%(process)s hears of revoked keys late, and asks auth about every request.", process=state.name)
         yield Finding("warn", text, "README.md")
+    for sample in state.find("legato_console_replicas_usable"):
+        if not sample.value:
+            service = sample.labels["peer"]
+            text = _("%(process)s reaches no process of %(service)s.", process=state.name, service=service)
+            yield Finding("bad", text, "metering-down.md" if service == "metering" else "README.md")
 
 
 def _sum(states: list[ProcessState], name: str, **labels: str) -> float | None:
@@ -252,12 +297,12 @@ def _most(states: list[ProcessState], name: str) -> float | None:
 
 
 def _count(value: float | None) -> str:
-    return NONE if value is None or math.isnan(value) else f"{value:,.0f}"
+    return NONE if value is None or math.isnan(value) else number(value)
 
 
 def _seconds(value: float | None) -> str:
     if value is None or math.isnan(value):
         return NONE
     if math.isinf(value):
-        return "over 10 s"
-    return f"{1000 * value:,.0f} ms" if value < 1 else f"{value:,.1f} s"
+        return _("over 10 s")
+    return f"{number(1000 * value)} ms" if value < 1 else f"{number(value, 1)} s"

@@ -4,6 +4,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from console.display.language import _
 from console.pages.account.settings import role_named
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
@@ -99,7 +100,7 @@ async def _find(visit: Visit) -> tuple[pb.User, list[pb.Membership]]:
     request = pb.ListUsersRequest(user_id=visit.path_value("user_id"), page_size=1)
     found = await visit.auth.user_admin.ListUsers(request)
     if not found.users:
-        raise LegatoError(Reason.NOT_FOUND, "There is no such user.")
+        raise LegatoError(Reason.NOT_FOUND, _("There is no such user."))
     return found.users[0], [held.membership for held in found.memberships]
 
 

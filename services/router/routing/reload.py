@@ -16,7 +16,7 @@ from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
 from services.router.routing.model_states import ModelStates
 from services.router.routing.retention_promise import utc_today, warn_of_lapses
-from services.router.routing.routes import Routes, load_routes
+from services.router.routing.routes import Routes, load_routes, read_routes
 from services.router.routing.target import Target
 
 PROMISES_CHECKED_EVERY_S: Final = 24 * 3600.0
@@ -33,6 +33,14 @@ class Reload:
         self._timeouts = timeouts
         self._model_states = model_states
         self._log = log
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def read(self, text: str) -> Routes:
+        """Returns the routes that the file would have with this text; raises RoutesMistaken."""
+        return read_routes(text, self._path, timeouts=self._timeouts)
 
     def load(self, version: str = "") -> Routes:
         """Returns the routes of the file, which must have this version, if one is given; raises SettingsError."""
@@ -106,10 +114,10 @@ def _model(target: Target, share: str) -> str:
 def _terms(described: Any, without: Iterable[str]) -> str:
     """Returns the fields that differ from their defaults."""
     named = [(each, getattr(described, each.name)) for each in fields(described) if each.name not in without]
-    return "".join(f", {each.name} {_masked(value)}" for each, value in named if value != each.default)
+    return "".join(f", {each.name} {masked(value)}" for each, value in named if value != each.default)
 
 
-def _masked(value: object) -> object:
+def masked(value: object) -> object:
     """Returns an address without what may be secret in it: a password, and its query."""
     return _QUERY.sub("?***", _PASSWORD.sub("//***@", value)) if isinstance(value, str) else value
 

@@ -6,7 +6,7 @@ The file is validated before anything is opened, and all mistakes are reported a
 import hashlib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -24,7 +24,7 @@ from services.router.routing.class_route import ClassRoute, read_class_route
 from services.router.routing.provider_route import read_provider
 from services.router.routing.retention_promise import utc_today
 from services.router.routing.route_file import Table
-from services.router.routing.target import DEFAULT_TIMEOUTS, read_target
+from services.router.routing.target import DEFAULT_TIMEOUTS, Target, read_target
 from services.rules.model_classes import CLASSES
 
 DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
@@ -40,6 +40,9 @@ class Routes:
     characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
     # The same on every router whose file says the same; empty if they come from no file.
     version: str = ""
+    # All models of the file by their names in it, and all providers, whether a class uses them or not.
+    models: Mapping[str, Target] = field(default_factory=dict)
+    described_providers: Mapping[str, ProviderRoute] = field(default_factory=dict)
 
     @property
     def uses_local_model(self) -> bool:
@@ -56,6 +59,14 @@ class Routes:
         )
 
 
+class RoutesMistaken(SettingsError):
+    """Reports all mistakes of a routes file: of each its key, a colon and what is wrong, or that alone."""
+
+    def __init__(self, path: Path, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(f"{path}: {mistake}" for mistake in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
 def load_routes(
     path: Path = DEFAULT_PATH,
     environ: Mapping[str, str] = os.environ,
@@ -67,16 +78,33 @@ def load_routes(
     """Loads and validates the file; `timeouts` are the defaults for models without their own. What providers promise
     must hold today. Without `has_keys`, API keys are not looked for: they are on other machines."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise SettingsError(f"{path}: {error}") from None
+        raise RoutesMistaken(path, [str(error)]) from None
+    return read_routes(text, path, environ, timeouts, today, has_keys=has_keys)
+
+
+def read_routes(
+    text: str,
+    path: Path,
+    environ: Mapping[str, str] = os.environ,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    today: date | None = None,
+    *,
+    has_keys: bool = True,
+) -> Routes:
+    """Reads and validates a text as what that file would say; raises RoutesMistaken."""
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:
+        raise RoutesMistaken(path, [str(error)]) from None
     keys = KeySource(path.parent, environ, has_keys)
     reader = _Reader(path.parent, keys, timeouts, today or utc_today())
     routes = reader.read(document)
     if reader.mistakes:
-        raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
+        raise RoutesMistaken(path, reader.mistakes)
     return routes
 
 
@@ -108,7 +136,7 @@ class _Reader:
                 self.mistakes.append(f"classes.{name}: is missing")
         used = {target.provider for route in classes.values() for target in route.called}
         used_providers = {name: route for name, route in providers.items() if name in used}
-        return Routes(used_providers, classes, characters, _version_of(document, characters))
+        return Routes(used_providers, classes, characters, _version_of(document, characters), models, providers)
 
     def _read_character(self, table: Table, default: str) -> Character:
         try:

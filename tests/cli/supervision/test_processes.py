@@ -158,12 +158,13 @@ def test_the_operators_console_knows_where_each_process_tells_its_state() -> Non
     specs = by_name(installation(workers=2, console=CONSOLE, router_metrics_listen="127.0.0.1:9100"))
     environ = specs["console"].environ
     told = dict(entry.split("=") for entry in environ["LEGATO_CONSOLE_STATUS_ADDRESSES"].split(","))
-    assert set(told) == {"edge-1", "edge-2", "auth", "metering", "router"}
+    assert set(told) == {"edge-1", "edge-2", "auth", "metering", "router", "console"}
     assert environ["LEGATO_CONSOLE_ROLE"] == "operator-console"
     for name, variable in (
         ("edge-2", "LEGATO_EDGE_OPERATIONS_LISTEN"),
         ("auth", "LEGATO_AUTH_METRICS_LISTEN"),
         ("metering", "LEGATO_METERING_METRICS_LISTEN"),
+        ("console", "LEGATO_CONSOLE_OPERATIONS_LISTEN"),
     ):
         assert told[name].startswith("unix:")
         assert specs[name].environ[variable] == told[name]

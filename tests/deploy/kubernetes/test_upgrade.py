@@ -13,6 +13,7 @@ OVERLAYS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "overlays"
 WITH_ADDRESS = {"edge", "console", "operator-console"}
 WITHOUT_ADDRESS = {
     "auth", "router", "metering", "edges", "edge-status", "postgres", "valkey", "edge-operations", "console-operations",
+    "console-status",
 }  # fmt: skip
 STORE_SETTINGS = ("LEGATO_DATA", "LEGATO_DATABASE")
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from decimal import Decimal
 
 import pytest
@@ -32,7 +33,7 @@ def test_report_shows_revenue_cost_and_margin_and_says_what_is_unknown(console: 
         text = console.get(f"/operator/reports?period=30&by={by}", session).text
         for word in words:
             assert word in text, (by, word)
-    assert "by 1 requests" in console.get("/operator/reports", session).text
+    assert "(requests: 1)" in console.get("/operator/reports", session).text
 
 
 def test_file_adds_up_to_what_was_charged_and_leaves_the_unknown_empty(console: ConsoleHarness, session: str) -> None:
@@ -45,6 +46,25 @@ def test_file_adds_up_to_what_was_charged_and_leaves_the_unknown_empty(console: 
     assert Decimal(large["margin_usd"]) == Decimal(large["revenue_usd"]) - Decimal(large["cost_usd"]) > 0
 
 
+def test_page_of_an_account_tells_the_same_margins_as_the_report(console: ConsoleHarness, session: str) -> None:
+    def rows(path: str) -> str:
+        found = re.search(r"<tbody>(.*Total.*?</tr>)</tfoot>", console.get(path, session).text, re.DOTALL)
+        assert found, path
+        return found[1]
+
+    # It is the only account that was used.
+    of_account = rows("/operator/accounts/acct_0123456789abcdef")
+    assert "fortissimo" in of_account
+    # Grants, which have no class, are no usage.
+    of_all = rows("/operator/reports?by=class")
+    assert of_account == re.sub(r"<tr>\s*<th scope=\"row\">No class<.*?</tr>", "", of_all, flags=re.DOTALL)
+    # One format in a column: as many places in each row.
+    amounts = re.findall(r"\$[\d,]+\.(\d+)<", of_account)
+    assert len({len(places) for places in amounts}) == 1
+    request = next(each for each in console.backends.requests if type(each).__name__ == "GetReportRequest")
+    assert request.account_id == "acct_0123456789abcdef"
+
+
 def test_page_says_that_metering_does_not_answer(console: ConsoleHarness, session: str) -> None:
     console.backends.fail = {"ReportService.GetReport": not_answering()}
-    assert "Metering is not answering." in console.get("/operator/reports", session).text
+    assert "The report cannot be shown right now." in console.get("/operator/reports", session).text

@@ -26,6 +26,7 @@ def test_figures_are_added_over_the_processes(console: ConsoleHarness, session: 
     assert figures["refusals RATE_LIMITED"] == ["182", ""]
     assert figures["ledger"] == ["Consistent", "good"]
     assert figures["model maple maple-large running"][0] == "41 of 48"
+    assert {text for name, (text, _) in figures.items() if name.endswith("uptime")} == {"3 days"}
     assert console.backends.calls == ["SignInService.ResolveSession"]
 
 
@@ -42,6 +43,18 @@ def test_refusals_are_told_in_words_with_the_code_on_demand(console: ConsoleHarn
     page = console.get("/operator", session).text
     assert "<summary>There is no capacity for another chat</summary>" in page
     assert '<p class="small mono muted">SATURATED</p></details>' in page
+
+
+def test_consoles_tell_their_pages_and_what_they_reach() -> None:
+    cut_off = METRICS["console"]().replace('peer="metering"} 1.0', 'peer="metering"} 0.0')
+    status = build([state("console", METRICS["console"]()), state("console-operators", cut_off)], NOW)
+    figures = status.figures
+    assert figures["console console:9090 pages"].text == "3,124"
+    assert figures["console console:9090 failed pages"] == ("4", "warn")
+    assert figures["console console:9090 replicas"] == ("auth 2, metering 1, router 2", "")
+    assert figures["console-operators console-operators:9090 replicas"] == ("auth 2, metering 0, router 2", "bad")
+    assert [each.text for each in status.findings] == ["console-operators reaches no process of metering."]
+    assert [each.name for each in status.consoles] == ["console", "console-operators"]
 
 
 def test_a_process_that_does_not_answer_is_red_and_not_zero() -> None:
@@ -71,7 +84,7 @@ def test_what_needs_a_look_is_named_with_its_runbook() -> None:
         "edge-1 is not ready: auth.": "README.md",
         "edge-1 hears of revoked keys late, and asks auth about every request.": "README.md",
         "The certificate of metering expires in 1 hour.": "rotate-certificates.md",
-        "Versions differ: 0.1.0, 0.2.0.": "scale-out.md",
+        "Processes have different versions: 0.1.0, 0.2.0.": "scale-out.md",
         "cedar-2 of cedar fails, and is asked last.": "provider-down.md",
         "The ledger has violations: see the ledger audit.": "restore-the-database.md",
         "The ledger's audit is overdue.": "metering-down.md",
