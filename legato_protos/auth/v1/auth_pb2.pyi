@@ -521,6 +521,7 @@ class Account(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     AUTO_CLASS_FIELD_NUMBER: _builtins.int
+    CLOSE_TIME_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     preferred_class: _builtins.str
@@ -544,6 +545,10 @@ class Account(_message.Message):
     def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
         """What its keys may use."""
 
+    @_builtins.property
+    def close_time(self) -> _timestamp_pb2.Timestamp:
+        """Absent: not closed. A closed account is suspended for good."""
+
     def __init__(
         self,
         *,
@@ -560,10 +565,11 @@ class Account(_message.Message):
         attachments: _builtins.bool = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         auto_class: _builtins.str = ...,
+        close_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "close_time", b"close_time", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "close_time", b"close_time", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
