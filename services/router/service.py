@@ -20,6 +20,7 @@ from services.router.routing.reload import Reload
 from services.router.routing.route_watch import FleetReports, RouteWatch
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
+from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
 from services.router.servicers.router import RouterServicer
@@ -61,7 +62,8 @@ class RouterService:
         process.in_background(key_watch.run)
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
-        self.servicers = [router, RouteAdminServicer(model_states, reload), previews]
+        content = ContentServicer(grounding, log)
+        self.servicers = [router, RouteAdminServicer(model_states, reload), previews, content]
 
 
 def _open_reports(process: Process) -> FleetReports:

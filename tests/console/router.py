@@ -15,6 +15,7 @@ from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.target import DEFAULT_TIMEOUTS
 from services.router.routing.targets import Targets
+from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
 from services.router.servicers.router import RouterServicer
@@ -134,6 +135,7 @@ class Router:
             RouterServicer(completions, log),
             RouteAdminServicer(states, reload),
             GroundingAdminServicer(opened, completions.preview, log),
+            ContentServicer(opened, log),
         ]
 
     def _open(self, log: Log) -> ModelStates:
