@@ -12,8 +12,10 @@ from tests.console.backends import Backends
 from tests.console.browser.actions import (
     Act,
     add_a_webhook,
+    close_the_account,
     create_a_key,
     create_the_first_key,
+    delete_the_user,
     have_a_code_mailed,
     invite,
     link_an_identity,
@@ -35,6 +37,7 @@ from tests.console.browser.prepared_services import (
     add_many_keys,
     answer_with_the_bundled_model,
     become_viewer,
+    begin_to_close,
     break_operator,
     change_routes,
     evaluate_models,
@@ -48,6 +51,7 @@ from tests.console.browser.prepared_services import (
     grow_stale_with_a_link_alone,
     grow_stale_with_all_ways,
     grow_stale_with_mail,
+    have_another_owner,
     leave_all_accounts,
     leave_the_checkout,
     narrow,
@@ -150,6 +154,12 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "notices-without-metering": ("/settings/notices", failing("NoticeThresholdService.GetLowBalance")),
     "audit-log": ("/settings/audit-log", Backends.fill),
     "audit-log-empty": ("/settings/audit-log", nothing),
+    "my-data": ("/my-data", Backends.fill),
+    "my-data-viewer": ("/my-data", become_viewer),
+    "my-data-export": ("/my-data/export", Backends.fill),
+    "my-data-delete": ("/my-data/delete", Backends.fill),
+    "my-data-close": ("/my-data/close", fill_grounding),
+    "my-data-close-unfinished": ("/my-data/close", begin_to_close),
     "not-found": ("/nowhere", Backends.fill),
 }
 
@@ -188,6 +198,9 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "confirm-mailed": ("/security/passkeys/new", grow_stale_with_mail, have_a_code_mailed),
     "sign-in-while-signed-in": (f"/sign-in#{CODE}", nothing, look),
     "invitation-while-signed-in": ("/invitation", nothing, show_the_invitation_while_signed_in),
+    "my-data-delete-refused": ("/my-data/delete", Backends.fill, delete_the_user),
+    "my-data-deleted": ("/my-data/delete", have_another_owner, delete_the_user),
+    "my-data-closed": ("/my-data/close", fill_grounding, close_the_account),
     "webhook-made": ("/settings/notices", fill_notices, add_a_webhook),
 }
 
