@@ -90,7 +90,7 @@ def _account_key_row(key: auth_pb2.Key) -> Row:
     return {
         **_key_row(key),
         "scopes": " ".join(auth_pb2.Scope.Name(scope).removeprefix("SCOPE_").lower() for scope in key.scopes),
-        **{name: getattr(key, name) if key.HasField(name) else "" for name in limits},
+        **{name: getattr(key, name) if key.HasField(name) else "" for name in limits},  # type: ignore[arg-type]
         "classes": " ".join(key.allowed_classes.class_ids) if key.HasField("allowed_classes") else "",
         "created_by": key.created_by,
         "replaces_key_id": key.replaces_key_id,

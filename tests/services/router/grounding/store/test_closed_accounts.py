@@ -124,7 +124,8 @@ async def test_the_text_of_a_document_is_listed_in_order_and_for_its_account_alo
     assert [each.page for each in passages] == list(range(1, len(LONG) + 1))
     assert [each.text.partition(".")[0] for each in passages] == [f"Page {number}" for number in range(len(LONG))]
     for wrong in ({"account_id": "acct_2"}, {"attachment_id": "att_0"}):
-        asked = pb.ListPassagesRequest(**{"account_id": "acct_1", "attachment_id": attachment_id, **wrong})
+        asked = pb.ListPassagesRequest(account_id="acct_1", attachment_id=attachment_id)
+        asked.MergeFrom(pb.ListPassagesRequest(**wrong))  # type: ignore[arg-type]
         with pytest.raises(LegatoError) as refused:
             await content.ListPassages(asked, None)  # type: ignore[arg-type]
         assert refused.value.reason is Reason.NOT_FOUND
