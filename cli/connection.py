@@ -25,6 +25,7 @@ from legato_protos.auth.v1.auth_pb2_grpc import (
     MaintenanceAdminServiceStub,
 )
 from legato_protos.auth.v1.callers_pb2_grpc import CallerAdminServiceStub
+from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
@@ -33,6 +34,7 @@ from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
+from legato_protos.router.v1.content_pb2_grpc import ContentServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from legato_protos.router.v1.route_files_pb2_grpc import RouteFileServiceStub
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
@@ -90,6 +92,7 @@ def _stub(kind: Callable[[grpc.Channel], StubT], service: str) -> cached_propert
 class ServiceStubs:
     accounts = _stub(AccountAdminServiceStub, AUTH)
     audit = _stub(AuditServiceStub, AUTH)
+    data = _stub(DataServiceStub, AUTH)
     auth = _stub(AuthServiceStub, AUTH)
     callers = _stub(CallerAdminServiceStub, AUTH)
     keys = _stub(KeyAdminServiceStub, AUTH)
@@ -105,6 +108,7 @@ class ServiceStubs:
     payments = _stub(PaymentServiceStub, PAYMENTS)
     # Any router that answers: all share one database.
     grounding = _stub(GroundingAdminServiceStub, ROUTER)
+    content = _stub(ContentServiceStub, ROUTER)
 
     def __init__(
         self,

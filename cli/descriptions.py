@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # The fields of what is printed under another name.
 FIELDS: Final = {
     "class": "class_id",
+    "closed_at": "close_time",
     "created_at": "create_time",
     "disabled_at": "disable_time",
     "ended": "end_time",

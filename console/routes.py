@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console.pages.account import (
+    account_data,
     audit_log,
     credit,
     documents,
@@ -35,7 +36,7 @@ from console.pages.operator import routes as operator_routes
 from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
 from console.pages.user import audit_log as own_audit_log
-from console.pages.user import invitation, security, sign_in, sso
+from console.pages.user import invitation, my_data, security, sign_in, sso
 from console.web import step_up
 from console.web.forms import unreadable_form
 from console.web.refusals import Handler
@@ -179,6 +180,12 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/settings/notices/webhooks/remove", post=notices.remove_webhook),
     *_page("/settings/notices/test", post=notices.send_test),
     *_page("/settings/notices/resend", post=notices.resend),
+    *_page("/my-data", get=my_data.show),
+    *_page("/my-data/export", get=my_data.show_export),
+    *_page("/my-data/user.zip", get=my_data.export),
+    *_page("/my-data/account.zip", get=account_data.export, needs_account=True),
+    *_page("/my-data/delete", get=my_data.show_deletion, post=my_data.delete),
+    *_page("/my-data/close", get=account_data.show_closing, post=account_data.close, needs_account=True),
     *_page("/operator", get=operator_status.show),
     *_page("/operator/status.json", get=operator_status.figures, is_json=True),
     *_page("/operator/accounts", get=operator_accounts.show, post=operator_accounts.create),

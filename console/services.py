@@ -12,6 +12,7 @@ import grpc.aio
 from console.display.service_words import service_words
 from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from legato_protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
+from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.auth.v1.users_pb2_grpc import (
     AccountServiceStub,
@@ -26,6 +27,7 @@ from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
+from legato_protos.router.v1.content_pb2_grpc import ContentServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from legato_protos.router.v1.route_files_pb2_grpc import RouteFileServiceStub
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
@@ -124,6 +126,7 @@ class AuthCalls(ServiceCalls):
     key_admin = _stub(KeyAdminServiceStub)
     user_admin = _stub(UserAdminServiceStub)
     audit = _stub(AuditServiceStub)
+    data = _stub(DataServiceStub)
 
 
 class MeteringCalls(ServiceCalls):
@@ -140,6 +143,7 @@ class RouterCalls(ServiceCalls):
     route_admin = _stub(RouteAdminServiceStub)
     route_files = _stub(RouteFileServiceStub)
     grounding = _stub(GroundingAdminServiceStub)
+    content = _stub(ContentServiceStub)
 
 
 class PaymentsCalls(ServiceCalls):

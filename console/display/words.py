@@ -93,6 +93,8 @@ def significant_places(nanos: int, digits: int) -> int:
 def exact_places(*amounts: int) -> int:
     """Returns how many places a column shows its amounts with, so that all are exact; at least two."""
     return max(2, *(len(f"{abs(nanos) % NANOS_PER_DOLLAR:09d}".rstrip("0")) for nanos in amounts))
+
+
 def column_places(amounts: Iterable[int | None], digits: int = 2) -> int:
     """Returns the places of a column, so that the smallest amount in it shows so many digits; at most six."""
     return min(6, max((significant_places(nanos, digits) for nanos in amounts if nanos), default=2))

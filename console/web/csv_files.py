@@ -30,10 +30,10 @@ def text_cell(text: str) -> str:
 
 def csv_response(visit: Visit, name: str, columns: Iterable[str], rows: AsyncIterator[Row]) -> Response:
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(_lines(visit, columns, rows), 200, headers, "text/csv; charset=utf-8")
+    return StreamingResponse(csv_lines(visit, columns, rows), 200, headers, "text/csv; charset=utf-8")
 
 
-async def _lines(visit: Visit, columns: Iterable[str], rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
+async def csv_lines(visit: Visit, columns: Iterable[str], rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(columns))
     writer.writeheader()

@@ -28,6 +28,7 @@ from services.auth.servicers.audit import AuditServicer
 from services.auth.servicers.auth import AuthServicer
 from services.auth.servicers.callers import CallerAdminServicer
 from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
+from services.auth.servicers.data import DataServicer
 from services.auth.servicers.keys import KeyAdminServicer
 from services.auth.servicers.maintenance import MaintenanceAdminServicer
 from services.auth.servicers.members import AccountServicer
@@ -49,6 +50,7 @@ from services.auth.users.sessions import Sessions
 from services.auth.users.smtp import MailSender
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
+from services.chassis.database.erasing import overwrite_what_is_deleted
 from services.chassis.object_store import open_object_store
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.settings import SettingsError
@@ -104,6 +106,7 @@ class AuthService:
         keys = parse_encryption_key(console.encryption_key)
         self._cipher = TextCipher(keys, peppers.derive("email addresses"))
         use_cipher(database, self._cipher)
+        overwrite_what_is_deleted(database)
         self.parts = parts = Parts(database, peppers, clock, log, sleep, console.service_limits)
         self.verifier = Verifier(parts)
         callers = Callers(parts)
@@ -138,6 +141,7 @@ class AuthService:
             CredentialServicer(parts, sign_in, passwords, oidc),
             NoticeServicer(parts, recorder, webhook_client),
             AccountServicer(parts, mail, self.playground),
+            DataServicer(parts),
         ]
         verifier = AccessTokenVerifier(console.public_keys, signer)
         self.access = AccessCheck(verifier, sessions.now_us, sessions.confirm)

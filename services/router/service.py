@@ -20,6 +20,7 @@ from services.router.routing.reload import Reload
 from services.router.routing.route_watch import FleetReports, RouteWatch
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
+from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
 from services.router.servicers.route_files import RouteFileServicer
@@ -63,7 +64,8 @@ class RouterService:
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
         route_files = RouteFileServicer(model_states, reload, open_one, clock)
-        self.servicers = [router, RouteAdminServicer(model_states, reload), route_files, previews]
+        content = ContentServicer(grounding, log)
+        self.servicers = [router, RouteAdminServicer(model_states, reload), route_files, previews, content]
 
 
 def _open_reports(process: Process) -> FleetReports:

@@ -246,6 +246,11 @@ class Auth:
     def leave_account(self) -> None:
         self._execute(sa.delete(user_tables.memberships).filter_by(user_id=USER_ID))
 
+    def join(self, role: AccountRole) -> None:
+        """Makes the user a member of the account again."""
+        values = {"account_id": ACCOUNT_ID, "user_id": USER_ID, "role": role, "joined_at_us": NOW_US}
+        self._execute(sa.insert(user_tables.memberships).values(values))
+
     def change_user(self, **values: Any) -> None:
         self._execute(_own(user_tables.users).values(values))
 

@@ -128,6 +128,12 @@ class ConsoleHarness:
     def get(self, path: str, session: str = "", headers: Mapping[str, str] | None = None) -> Answer:
         return self._ask("GET", path, session, headers, None)
 
+    def get_bytes(self, path: str, session: str) -> bytes:
+        """Downloads a file."""
+        status, _headers, _cookies, content = self._exchange("GET", path, session, None, None)
+        assert status == 200
+        return content
+
     def post(
         self,
         path: str,
@@ -168,6 +174,12 @@ class ConsoleHarness:
     def _ask(
         self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | bytes | None
     ) -> Answer:
+        status, headers, cookies, content = self._exchange(method, path, session, headers, body)
+        return Answer(status, headers, cookies, content.decode())
+
+    def _exchange(
+        self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | bytes | None
+    ) -> tuple[int, Mapping[str, str], tuple[str, ...], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = {"Host": f"localhost:{self.port}", **(headers or {})}
         if session:
@@ -183,4 +195,4 @@ class ConsoleHarness:
         if response.headers.get("content-encoding") == "gzip":
             content = gzip.decompress(content)
         cookies = tuple(response.headers.get_all("set-cookie") or ())
-        return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, cookies, content.decode())
+        return response.status, {k.lower(): v for k, v in response.headers.items()}, cookies, content

@@ -16,6 +16,7 @@ from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.target import DEFAULT_TIMEOUTS
 from services.router.routing.targets import Targets
+from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
 from services.router.servicers.route_files import RouteFileServicer
@@ -155,6 +156,7 @@ class Router:
             RouteAdminServicer(states, reload),
             RouteFileServicer(states, reload, self._open_one, FakeClock()),
             GroundingAdminServicer(opened, completions.preview, log),
+            ContentServicer(opened, log),
         ]
 
     def _open(self, log: Log) -> ModelStates:

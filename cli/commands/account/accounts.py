@@ -11,10 +11,15 @@ from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, money
 from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
 from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1.data_pb2 import CloseAccountRequest, EndMembershipsRequest
 from legato_protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
+from legato_protos.router.v1.content_pb2 import EraseAccountRequest
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES, DEFAULT_CLASS
 
+# Of an account with as many documents as it may have.
+ERASE_S = 600.0
+CLOSED_COLUMNS = ["account_id", "closed_at", "revoked_keys", "notes", "attachments", "memberships"]
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 PAGE_SIZE = 200
@@ -105,6 +110,33 @@ def resume(invocation: Invocation, account_id: str) -> None:
     show_changed(invocation, call_service(invocation.services.accounts.ResumeAccount, request).account)
 
 
+@accounts.command()
+@click.argument("account_id", metavar="ACCOUNT", required=False)
+@click.option("--again", is_flag=True, help="Repeat it for every closed account: after a restore of the router.")
+def close(invocation: Invocation, account_id: str | None, again: bool) -> None:
+    """Close an account for good: revoke its keys, erase its notes and documents, and end all memberships. What is left
+    of its credit stays in the ledger. It can be repeated."""
+    if again is (account_id is not None):
+        raise click.UsageError("give an account, or --again.")
+    services, ids = invocation.services, [account_id] if account_id else []
+    if again:
+        ids = [each.account_id for each in every_account(services) if each.HasField("close_time")]
+    invocation.show_list([_close(services, each) for each in ids], CLOSED_COLUMNS)
+
+
+def _close(services: ServiceStubs, account_id: str) -> dict[str, Any]:
+    closed = call_service(services.data.CloseAccount, CloseAccountRequest(account_id=account_id))
+    erased = call_service(services.content.EraseAccount, EraseAccountRequest(account_id=account_id), timeout_s=ERASE_S)
+    left = call_service(services.data.EndMemberships, EndMembershipsRequest(account_id=account_id))
+    return {
+        "account_id": account_id,
+        **described(closed.account, "closed_at"),
+        **described(closed, "revoked_keys"),
+        **described(erased, "notes", "attachments"),
+        "memberships": left.ended,
+    }
+
+
 def show_changed(invocation: Invocation, account: pb.Account) -> None:
     """Shows a changed account, even if its balance cannot be read."""
     try:
@@ -169,5 +201,5 @@ def describe(account: pb.Account, balance: Balance | None) -> dict[str, Any]:
         "owed_nanos": balance and balance.owed_nanos,
         **described(account, *LIMITS),
         "grounding": [name for name in GROUNDINGS if getattr(account, name)],
-        **described(account, "suspended_at", "created_at"),
+        **described(account, "suspended_at", "closed_at", "created_at"),
     }

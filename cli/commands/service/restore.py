@@ -22,6 +22,7 @@ NEXT = (
     "Start the services: before it serves, auth revokes again what was revoked since the backup.",
     "Run `legato credits book-requests` half a minute later, for what edges have in their journals.",
     "Run `legato credits book-payments --from {began_at}`, if credit is bought by card.",
+    "Run `legato accounts close --again`, which erases again the notes and documents of closed accounts.",
     "Run `legato audit`.",
 )
 

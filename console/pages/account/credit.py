@@ -157,8 +157,12 @@ async def show_entries(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    rows = _file_rows(visit, days_in(visit.query))
-    return csv_response(visit, "legato-statement.csv", _file_row(pb.LedgerEntry(), KeyNames()), rows)
+    return csv_response(visit, "legato-statement.csv", *ledger_file(visit, days_in(visit.query)))
+
+
+def ledger_file(visit: Visit, days: Days) -> tuple[Row, AsyncIterator[Row]]:
+    """Returns the columns and the rows of the file."""
+    return _file_row(pb.LedgerEntry(), KeyNames()), _file_rows(visit, days)
 
 
 async def _read_statement(visit: Visit, month: Month) -> Statement | None:

@@ -89,10 +89,12 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    choice = await _choice_in(visit)
-    return csv_response(
-        visit, "legato-requests.csv", _file_row(pb.RequestReceipt(), KeyNames()), _file_rows(visit, choice)
-    )
+    return csv_response(visit, "legato-requests.csv", *requests_file(visit, await _choice_in(visit)))
+
+
+def requests_file(visit: Visit, choice: RequestChoice) -> tuple[Row, AsyncIterator[Row]]:
+    """Returns the columns and the rows of the file."""
+    return _file_row(pb.RequestReceipt(), KeyNames()), _file_rows(visit, choice)
 
 
 async def _choice_in(visit: Visit) -> RequestChoice:

@@ -95,7 +95,12 @@ async def show(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     choice = await _choice_in(visit)
     name = f"legato-usage-{choice.period.first}-{choice.period.last}.csv"
-    return csv_response(visit, name, _file_row(pb.UsageRow(), choice.period, KeyNames()), _file_rows(visit, choice))
+    return csv_response(visit, name, *usage_file(visit, choice))
+
+
+def usage_file(visit: Visit, choice: UsageChoice) -> tuple[Row, AsyncIterator[Row]]:
+    """Returns the columns and the rows of the file."""
+    return _file_row(pb.UsageRow(), choice.period, KeyNames()), _file_rows(visit, choice)
 
 
 async def _choice_in(visit: Visit) -> UsageChoice:

@@ -19,8 +19,8 @@ from console.web.visit import Visit
 from console.web.zones import UTC_ZONE
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
-from services.chassis.changes import Change
 from legato_protos.metering.v1 import metering_pb2, reports_pb2
+from services.chassis.changes import Change
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.rules.margin import known_cost_nanos, margin_nanos

@@ -522,6 +522,7 @@ class Account(_message.Message):
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     AUTO_CLASS_FIELD_NUMBER: _builtins.int
     DEFAULT_LIMITS_FIELD_NUMBER: _builtins.int
+    CLOSE_TIME_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     preferred_class: _builtins.str
@@ -549,6 +550,10 @@ class Account(_message.Message):
     def default_limits(self) -> Global___RateLimits:
         """What its keys have where neither they nor the account have a limit. Absent: auth is of an older version."""
 
+    @_builtins.property
+    def close_time(self) -> _timestamp_pb2.Timestamp:
+        """Absent: not closed. A closed account is suspended for good."""
+
     def __init__(
         self,
         *,
@@ -566,10 +571,11 @@ class Account(_message.Message):
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         auto_class: _builtins.str = ...,
         default_limits: Global___RateLimits | None = ...,
+        close_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "default_limits", b"default_limits", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "close_time", b"close_time", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "default_limits", b"default_limits", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "default_limits", b"default_limits", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "close_time", b"close_time", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "default_limits", b"default_limits", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015

@@ -188,10 +188,13 @@ class Membership(_message.Message):
     ACCOUNT_NAME_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     IS_SUSPENDED_FIELD_NUMBER: _builtins.int
+    IS_CLOSED_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     account_name: _builtins.str
     role: _access_token_pb2.AccountRole.ValueType
     is_suspended: _builtins.bool
+    is_closed: _builtins.bool
+    """Its closing has begun, and is not finished yet."""
     def __init__(
         self,
         *,
@@ -199,10 +202,11 @@ class Membership(_message.Message):
         account_name: _builtins.str = ...,
         role: _access_token_pb2.AccountRole.ValueType = ...,
         is_suspended: _builtins.bool = ...,
+        is_closed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_name", b"account_name", "is_suspended", b"is_suspended", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_name", b"account_name", "is_closed", b"is_closed", "is_suspended", b"is_suspended", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -74,3 +74,5 @@ class Account:
     grounding: GroundingPolicy = GroundingPolicy()
     # What its keys may use.
     allowed_classes: ClassAllowance = ALL_CLASSES
+    # None: not closed. A closed account is suspended, for good.
+    closed_at_us: int | None = None

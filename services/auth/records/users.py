@@ -92,6 +92,7 @@ class Membership:
     role: AccountRole
     joined_at_us: int
     is_suspended: bool
+    is_closed: bool
 
 
 @dataclass(frozen=True, slots=True)

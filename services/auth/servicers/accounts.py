@@ -20,6 +20,7 @@ from services.auth.store import accounts as stored
 from services.auth.users.codes import mint_id
 from services.auth.wire.messages import LIMITS, SWITCHES, from_allowance, given, given_classes
 from services.chassis.access_tokens import current_access
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
@@ -94,6 +95,8 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         """Resumes an account; returns when every edge accepts its keys again."""
 
         def resume(account: Account) -> Account:
+            if account.closed_at_us is not None:
+                raise LegatoError(Reason.REQUEST_INVALID, "This account was closed for good.")
             return replace(account, suspended_at_us=None)
 
         return pb.ResumeAccountResponse(account=await self._change("account.resumed", request.account_id, resume))

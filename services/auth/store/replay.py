@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records.accounts import ClassAllowance
+from services.auth.records.accounts import Account, ClassAllowance
 from services.auth.records.audit import AuditEvent
 from services.auth.records.users import SignInMethod
-from services.auth.store import codes, credentials, epochs, notices, passkeys, users
+from services.auth.store import codes, credentials, ended, epochs, notices, passkeys, users
 from services.auth.store.callers import revoke_grants
 from services.auth.store.playground import end_tokens
 from services.auth.store.tables import accounts, keys
@@ -26,6 +26,7 @@ from services.auth.store.user_tables import (
     totp,
 )
 from services.chassis.access_tokens import AccountRole
+from services.chassis.database.records import get
 
 Effect = Callable[[sa.Connection, AuditEvent], object]
 
@@ -187,6 +188,16 @@ def _remove_webhook(connection: sa.Connection, event: AuditEvent) -> None:
     notices.remove_webhook(connection, event.account_id, event.object_id)
 
 
+def _delete_user(connection: sa.Connection, event: AuditEvent) -> None:
+    ended.erase_user(connection, event.object_id)
+
+
+def _close_account(connection: sa.Connection, event: AuditEvent) -> None:
+    # An account that was created after the backup is not there.
+    if get(connection, Account, event.object_id) is not None:
+        ended.close_account(connection, event.object_id, event.occurred_at_us)
+
+
 _PROOFS: Final[Mapping[SignInMethod, Effect]] = {
     SignInMethod.LINK: _remove_link,
     SignInMethod.RECOVERY_CODE: _use_recovery_code,
@@ -223,4 +234,6 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     "totp.set": _replace_totp,
     "identity.removed": _remove_identity,
     "webhook.removed": _remove_webhook,
+    "user.deleted": _delete_user,
+    "account.closed": _close_account,
 }

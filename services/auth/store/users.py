@@ -115,6 +115,7 @@ def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[M
     query = (
         sa.select(memberships, accounts.c.name.label("account_name"))
         .add_columns(accounts.c.suspended_at_us.is_not(None).label("is_suspended"))
+        .add_columns(accounts.c.closed_at_us.is_not(None).label("is_closed"))
         .join(accounts, accounts.c.account_id == memberships.c.account_id)
         .where(memberships.c.user_id.in_(user_ids))
         .order_by(memberships.c.joined_at_us, memberships.c.account_id)

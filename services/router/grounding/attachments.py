@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from services.chassis.database.database import Database
+from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.passages import passages_of
@@ -16,7 +17,6 @@ from services.router.grounding.records import Attachment, Document, Passage, to_
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.store import attachments as stored
 from services.router.grounding.store.index import Connection, find_passages
-from services.router.grounding.store.tables import empty_write_log
 from services.router.grounding.words import words_of
 from services.router.prompts import tokens
 
@@ -78,7 +78,7 @@ class Attachments:
         done = 0
         while True:
             some = islice(passages, PASSAGES_AT_ONCE)
-            rows, words = await asyncio.to_thread(self._seal_passages, attachment, some)
+            rows, words = await asyncio.to_thread(self._seal_passages, attachment, some, done)
             if not rows:
                 return
             if not await self._database.write(
@@ -92,9 +92,21 @@ class Attachments:
         """Returns the attachments, oldest first; one that cannot be decrypted has no name."""
         return await self._database.read(stored.list_attachments, self._sealer, account_id)
 
+    async def read_passages(self, account_id: str, attachment_id: str, skip: int, most: int) -> list[tuple[int, str]]:
+        """Returns the page and the text of so many passages of a document, in order."""
+        found = await self._database.read(stored.list_passages, self._sealer, account_id, attachment_id, skip, most)
+        if found is None:
+            raise _unknown()
+        return found
+
     async def remove(self, account_id: str, attachment_id: str) -> None:
         if not await self._erase(account_id, attachment_id):
-            raise LegatoError(Reason.NOT_FOUND, "There is no such attachment.")
+            raise _unknown()
+
+    async def remove_all(self, account_id: str) -> int:
+        """Erases all documents of an account; returns how many."""
+        kept = await self.list_of(account_id)
+        return sum([await self._erase(account_id, each.attachment_id) for each in kept])
 
     async def sweep(self) -> None:
         """Erases what is left of documents whose adding or erasing was interrupted, as by a crash."""
@@ -126,12 +138,12 @@ class Attachments:
         return await self._database.read(find)
 
     def _seal_passages(
-        self, attachment: Attachment, passages: Iterable[tuple[int, str]]
+        self, attachment: Attachment, passages: Iterable[tuple[int, str]], first: int = 0
     ) -> tuple[list[stored.RowValues], list[stored.RowValues]]:
         """Returns the rows of passages, and those of their words in the index."""
         account_id = attachment.account_id
         passage_rows, posting_rows = [], []
-        for page, text in passages:
+        for position, (page, text) in enumerate(passages, first):
             passage_id = secrets.randbits(62)
             sealed = self._sealer.seal(text, account_id, "passage", str(passage_id))
             passage_rows.append(
@@ -142,6 +154,7 @@ class Attachments:
                     "tokens": tokens.count(text),
                     "key_version": sealed.key_version,
                     "sealed_text": sealed.data,
+                    "position": position,
                 }
             )
             posting_rows += [
@@ -152,6 +165,10 @@ class Attachments:
 
     def _now_us(self) -> int:
         return to_micros(self._clock.now())
+
+
+def _unknown() -> LegatoError:
+    return LegatoError(Reason.NOT_FOUND, "There is no such attachment.")
 
 
 def _too_many() -> LegatoError:

@@ -6,8 +6,9 @@ from services.chassis.database.database import Database
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.notes import Notes
-from services.router.grounding.records import Holding
+from services.router.grounding.records import Holding, to_micros
 from services.router.grounding.sealing import Sealer
+from services.router.grounding.store.closed_accounts import close_account
 from services.router.grounding.store.index import find_holding
 
 # Cache lifetime; bounds the delay after a change on another replica.
@@ -20,8 +21,9 @@ class Library:
         self, database: Database, sealer: Sealer, clock: Clock, *, memory: bool = True, attachments: bool = True
     ) -> None:
         """Opens what is configured; the other is None."""
-        self.notes = Notes(database, sealer, clock) if memory else None
-        self.attachments = Attachments(database, sealer, clock) if attachments else None
+        self._notes, self._attachments = Notes(database, sealer, clock), Attachments(database, sealer, clock)
+        self.notes = self._notes if memory else None
+        self.attachments = self._attachments if attachments else None
         self._database = database
         self._clock = clock
         # Entries with their expiry time.
@@ -37,6 +39,14 @@ class Library:
             self._known.clear()
         self._known[account_id] = (holding, believed_until_s)
         return holding
+
+    async def erase_account(self, account_id: str) -> tuple[int, int]:
+        """Erases the notes and documents of an account, whatever is configured, and takes no more for it; returns how
+        many of each there were."""
+        await self._database.write(close_account, account_id, to_micros(self._clock.now()))
+        erased = await self._notes.remove(account_id), await self._attachments.remove_all(account_id)
+        self.look_again(account_id)
+        return erased
 
     def look_again(self, account_id: str) -> None:
         """Invalidates an account after a change."""

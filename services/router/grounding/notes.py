@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.chassis.database.database import Database
+from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.blocks import NOTES
 from services.router.grounding.records import Note, to_micros
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.store import notes as stored
-from services.router.grounding.store.tables import empty_write_log
 from services.router.grounding.words import words_of
 from services.router.prompts import tokens
 

@@ -140,6 +140,16 @@ def invite(page: Page) -> None:
     page.get_by_text("Pass this link on").wait_for()
 
 
+def delete_the_user(page: Page) -> None:
+    page.get_by_role("button", name="Delete my user for good").click()
+    page.get_by_text("last owner").or_(page.get_by_text("You are signed out")).wait_for()
+
+
+def close_the_account(page: Page) -> None:
+    page.get_by_role("button", name="Close the account for good").click()
+    page.get_by_text("Credit that was left").wait_for()
+
+
 def have_a_code_mailed(page: Page) -> None:
     page.get_by_role("button", name="Mail me a code").click()
     page.get_by_text("A code is on its way").wait_for()

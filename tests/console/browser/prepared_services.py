@@ -6,8 +6,7 @@ from services.auth.records.accounts import ClassAllowance
 from services.auth.wire.messages import SWITCHES
 from services.chassis.access_tokens import AccountRole
 from services.rules.model_classes import CLASSES
-from tests.console.auth_rows import MEMBER_ID
-from tests.console.auth_rows import USER_ID
+from tests.console.auth_rows import MEMBER_ID, USER_ID
 from tests.console.backends import Backends, not_answering
 from tests.console.clock import NOW_US
 from tests.console.metering import DOLLAR
@@ -67,6 +66,18 @@ def open_the_playground(backends: Backends) -> None:
 def become_viewer(backends: Backends) -> None:
     backends.fill()
     backends.auth.set_role(AccountRole.VIEWER)
+
+
+def have_another_owner(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.set_role(AccountRole.OWNER, MEMBER_ID)
+
+
+def begin_to_close(backends: Backends) -> None:
+    """Has a closing end where the router does not answer."""
+    fill_grounding(backends)
+    backends.auth.change_account(closed_at_us=NOW_US, suspended_at_us=NOW_US)
+    backends.fail = {"GroundingAdminService.ListNotes": not_answering()}
 
 
 def answer_with_the_bundled_model(backends: Backends) -> None:

@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.chassis.sealing import Sealed
 from services.router.grounding.records import Attachment, DocumentKind
 from services.router.grounding.sealing import Sealer
+from services.router.grounding.store.closed_accounts import require_open
 from services.router.grounding.store.tables import (
     attachments,
     change_for_good,
@@ -33,6 +35,7 @@ def begin_attachment(connection: sa.Connection, sealer: Sealer, attachment: Atta
         return False
     row = seal_row(sealer, attachment, attachment.attachment_id, "name")
     connection.execute(attachments.insert().values(row | {"account_id": ADDING}))
+    require_open(connection, attachment.account_id)
     return True
 
 
@@ -63,7 +66,9 @@ def finish_attachment(connection: sa.Connection, attachment: Attachment, most: i
         .where(*_is_one(ADDING, attachment.attachment_id))
         .values(account_id=attachment.account_id, created_at_us=attachment.created_at_us)
     )
-    return bool(change_for_good(connection, finish))
+    is_there = bool(change_for_good(connection, finish))
+    require_open(connection, attachment.account_id)
+    return is_there
 
 
 def list_unfinished(connection: sa.Connection, before_us: int) -> list[tuple[str, str]]:
@@ -83,6 +88,22 @@ def list_attachments(connection: sa.Connection, sealer: Sealer, account_id: str)
     )
     rows = (open_row(sealer, row, row.attachment_id, "name") for row in connection.execute(query))
     return [Attachment(**row | {"kind": DocumentKind(row["kind"])}) for row in rows]
+
+
+def list_passages(
+    connection: sa.Connection, sealer: Sealer, account_id: str, attachment_id: str, skip: int, limit: int
+) -> list[tuple[int, str]] | None:
+    """Returns the page and the text of passages, in order; None if there is no such attachment. A text that cannot be
+    decrypted is empty."""
+    if connection.execute(sa.select(attachments.c.kind).where(*_is_one(account_id, attachment_id))).first() is None:
+        return None
+    query = sa.select(passages).where(passages.c.attachment_id == attachment_id)
+    order = passages.c.position, passages.c.page, passages.c.passage_id
+    found = []
+    for row in connection.execute(query.order_by(*order).offset(skip).limit(limit)):
+        sealed = Sealed(row.key_version, row.sealed_text)
+        found.append((row.page, sealer.open(sealed, account_id, "passage", str(row.passage_id)) or ""))
+    return found
 
 
 def begin_erasing(connection: sa.Connection, account_id: str, attachment_id: str, now_us: int) -> bool:

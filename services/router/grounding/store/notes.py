@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from services.router.grounding.records import Note
 from services.router.grounding.sealing import Sealer
+from services.router.grounding.store.closed_accounts import require_open
 from services.router.grounding.store.tables import delete_for_good, notes, open_row, seal_row
 
 
@@ -15,6 +16,7 @@ def add_note(connection: sa.Connection, sealer: Sealer, note: Note, most: int) -
     if connection.execute(kept).scalar_one() >= most:
         return False
     connection.execute(notes.insert().values(seal_row(sealer, note, note.note_id, "text")))
+    require_open(connection, note.account_id)
     return True
 
 
@@ -27,6 +29,7 @@ def update_note(connection: sa.Connection, sealer: Sealer, note: Note) -> Note |
     updated = replace(note, created_at_us=created_at_us)
     delete_for_good(connection, notes, *is_it)
     connection.execute(notes.insert().values(seal_row(sealer, updated, note.note_id, "text")))
+    require_open(connection, note.account_id)
     return updated
 
 

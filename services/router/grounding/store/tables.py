@@ -3,13 +3,11 @@
 Encrypted columns and the words of the index need the key, which the database never sees.
 """
 
-import asyncio
 from dataclasses import asdict
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database
 from services.chassis.sealing import Sealed
 from services.router.grounding.records import Attachment, Note
 from services.router.grounding.sealing import Sealer
@@ -53,6 +51,8 @@ passages = sa.Table(
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("key_version", sa.Integer, nullable=False),
     sa.Column("sealed_text", sa.LargeBinary, nullable=False),
+    # In the document. None: it was added by a release that does not store it.
+    sa.Column("position", sa.Integer),
     sa.Index("passages_by_attachment", "attachment_id"),
 )
 
@@ -68,10 +68,16 @@ postings = sa.Table(
 )
 
 
+# For which nothing is stored any more.
+closed_accounts = sa.Table(
+    "closed_accounts",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("closed_at_us", sa.BigInteger, nullable=False),
+)
+
 # What an encrypted field is bound to besides its account and row.
 KINDS: Final = {"text": "note", "name": "name"}
-# Each waits for concurrent readers.
-ATTEMPTS = 3
 
 
 def delete_for_good(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> int:
@@ -98,17 +104,3 @@ def open_row(sealer: Sealer, row: sa.Row[Any], row_id: str, field: str) -> dict[
     values = dict(row._mapping)
     sealed = Sealed(values.pop("key_version"), values.pop(f"sealed_{field}"))
     return values | {field: sealer.open(sealed, row.account_id, KINDS[field], row_id) or ""}
-
-
-async def empty_write_log(database: Database) -> None:
-    """Truncates SQLite's write-ahead log; does nothing for PostgreSQL."""
-    if database.is_sqlite:
-        await asyncio.to_thread(_truncate, database)
-
-
-def _truncate(database: Database) -> None:
-    with database.engine.connect() as connection:
-        for _ in range(ATTEMPTS):
-            is_busy, _, _ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
-            if not is_busy:
-                return

@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from cli.commands.account import bookings
 from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
-from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2, data_pb2
 from legato_protos.metering.v1 import metering_pb2
+from legato_protos.router.v1 import content_pb2
 from services.chassis.database.database import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
@@ -52,6 +53,7 @@ def test_an_account_is_made_with_its_credit() -> None:
         "concurrent_requests": None,
         "grounding": [],
         "suspended_at": None,
+        "closed_at": None,
         "created_at": "2026-11-15T08:00:00Z",
     }
     created, granted = far_end.requests
@@ -313,3 +315,32 @@ def test_an_account_is_limited_to_classes_and_back(given: str, allowed: list[str
     request = far_end.requests[0]
     assert (list(request.allowed_classes.class_ids), request.allow_all_classes) == (allowed, all_again)
     assert not request.HasField("requests_per_minute")
+
+
+def test_closing_ends_access_first_and_memberships_last() -> None:
+    closed = account()
+    closed.close_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
+    steps = (
+        ("auth", "DataService.CloseAccount", data_pb2.CloseAccountResponse(account=closed, revoked_keys=2)),
+        ("router", "ContentService.EraseAccount", content_pb2.EraseAccountResponse(notes=3, attachments=1)),
+        ("auth", "DataService.EndMemberships", data_pb2.EndMembershipsResponse(ended=2)),
+    )
+    far_end = play(*steps)
+    [shown] = json.loads(far_end.run("accounts", "close", "acct_1", "--json").stdout)
+    assert shown == {
+        "account_id": "acct_1",
+        "closed_at": "2026-11-15T09:00:00Z",
+        "revoked_keys": 2,
+        "notes": 3,
+        "attachments": 1,
+        "memberships": 2,
+    }
+    assert [type(each).__name__ for each in far_end.requests] == [
+        "CloseAccountRequest", "EraseAccountRequest", "EndMembershipsRequest"
+    ]  # fmt: skip
+    # After a restore, for all that are closed, and no others.
+    listed = auth_pb2.ListAccountsResponse(accounts=[closed, account("acct_2")])
+    again = play(("auth", "AccountAdminService.ListAccounts", listed), *steps)
+    assert len(json.loads(again.run("accounts", "close", "--again", "--json").stdout)) == 1
+    for arguments in ((), ("acct_1", "--again")):
+        assert play().run("accounts", "close", *arguments).exit_code == 2

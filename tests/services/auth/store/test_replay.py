@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from legato_protos.auth.v1 import auth_pb2, callers_pb2
+from legato_protos.auth.v1 import auth_pb2, callers_pb2, data_pb2
 from legato_protos.auth.v1 import credentials_pb2 as cred
 from legato_protos.auth.v1 import notices_pb2 as notices
 from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.auth.audit.copy import AuditCopy
@@ -16,6 +17,7 @@ from services.auth.records.users import OidcIdentity
 from services.auth.service import AuthService
 from services.auth.store import add
 from services.auth.store.credentials import list_identities
+from services.auth.store.tables import accounts
 from services.auth.store.user_tables import memberships, users
 from services.chassis.changes import to_changes
 from services.chassis.database.database import Database
@@ -261,3 +263,37 @@ async def test_an_identity_that_was_removed_signs_no_user_in(
     async with restored:
         await database.write(auth.parts.audit.append, "identity.removed", user_id=user_id, object_id="oidc_1")
     assert await database.read(list_identities, user_id) == []
+
+
+async def test_a_deleted_user_and_a_closed_account_do_not_come_back(
+    console: Console, restored: Restored, database: Database
+) -> None:
+    account_id, closed_id = await console.create_account(), await console.create_account()
+    await console.signed_in(account_id)
+    deleted = await console.create_user(account_id, MEMBER, "gone@example.ca")
+    token = (await console.resolve((await console.use_link(deleted.code)).session_token, account_id)).access_token
+    made = await console.call(
+        console.key_admin.CreateKey, auth_pb2.CreateKeyRequest(account_id=account_id, name="theirs"), token
+    )
+    _, closing = await console.signed_in(closed_id)
+    key = await console.call(
+        console.key_admin.CreateKey, auth_pb2.CreateKeyRequest(account_id=closed_id, name="last"), closing
+    )
+    data = DataServiceStub(console.console_channel)
+    async with restored:
+        await console.call(data.DeleteUser, data_pb2.DeleteUserRequest(user_id=deleted.user.user_id), token)
+        await console.call(data.CloseAccount, data_pb2.CloseAccountRequest(account_id=closed_id), closing)
+        await console.call(data.EndMemberships, data_pb2.EndMembershipsRequest(account_id=closed_id), closing)
+        # What was created after the backup has nothing that could come back.
+        late = await console.create_user(await console.create_account())
+        late_id = late.user.user_id
+    with database.transaction(writes=False) as connection:
+        assert not {deleted.user.user_id, late_id} & set(connection.scalars(sa.select(users.c.user_id)))
+        assert set(connection.scalars(sa.select(memberships.c.account_id))) == {account_id}
+        assert connection.scalar(sa.select(accounts.c.closed_at_us).filter_by(account_id=closed_id)) is not None
+    for secret in (made.api_key, key.api_key):
+        assert await console.reason(console.auth.Verify, auth_pb2.VerifyRequest(api_key=secret)) is Reason.KEY_INVALID
+    resume = auth_pb2.ResumeAccountRequest(account_id=closed_id)
+    assert await console.reason(console.accounts.ResumeAccount, resume) is Reason.REQUEST_INVALID
+    checked = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
+    assert list(checked.broken_event_nos) == []
