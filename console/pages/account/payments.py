@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import JSONResponse, Response
 
 from console.services import if_available
-from console.web.forms import Refusal, read_body
+from console.web.forms import Refusal, parse_dollars, read_body
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
+from services.chassis.money import NANOS_PER_DOLLAR
 
 if TYPE_CHECKING:
     from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
@@ -98,12 +98,12 @@ def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
 
 
 def _other_amount(visit: Visit) -> str:
-    return visit.form.get("other").removeprefix("$").replace(",", "")
+    return visit.form.get("other")
 
 
 def _cents(given: str) -> int:
     """Returns whole cents; raises ValueError for anything else."""
-    cents, rest = divmod(parse_usd(given), NANOS_PER_CENT)
+    cents, rest = divmod(parse_dollars(given), NANOS_PER_CENT)
     if rest:
         raise ValueError("less than a cent")
     return cents

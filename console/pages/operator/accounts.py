@@ -10,14 +10,14 @@ from console.account import spend_limits
 from console.account.allowed_classes import classes_in, classes_of_account
 from console.account.key_limits import LIMITS, limits_in
 from console.services import if_available
-from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
+from console.web.forms import LONGEST_NAME, Form, Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.rules.model_classes import CLASSES
 
 ACCOUNTS_ON_A_PAGE: Final = 50
@@ -167,7 +167,7 @@ def _booked_amount(form: Form) -> int:
     kind, amount_nanos = form.get("kind"), 0
     with Rules(form) as rules:
         try:
-            amount_nanos = parse_usd(form.get("amount").replace("\N{MINUS SIGN}", "-"))
+            amount_nanos = parse_dollars(form.get("amount"))
         except ValueError:
             rules.problems["amount"] = "An amount in dollars with up to nine decimals, such as 5.00."
         if kind not in ("grant", "adjustment"):
