@@ -59,3 +59,9 @@ def test_browsers_are_named() -> None:
         words.browser_of("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0") == "Firefox on Linux"
     )
     assert words.browser_of("curl/8") == "Unknown browser"
+
+
+@pytest.mark.usefixtures("french")
+def test_browsers_are_told_in_french() -> None:
+    assert words.browser_words("Firefox on Linux") == "Firefox sur Linux"
+    assert words.browser_words("Unknown browser") == "Navigateur inconnu"
