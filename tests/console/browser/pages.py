@@ -12,6 +12,7 @@ from tests.console.backends import Backends
 from tests.console.browser.actions import (
     Act,
     add_a_webhook,
+    compare_two_answers,
     create_a_key,
     create_the_first_key,
     have_a_code_mailed,
@@ -189,6 +190,7 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "sign-in-while-signed-in": (f"/sign-in#{CODE}", nothing, look),
     "invitation-while-signed-in": ("/invitation", nothing, show_the_invitation_while_signed_in),
     "webhook-made": ("/settings/notices", fill_notices, add_a_webhook),
+    "playground-compared": ("/playground", Backends.fill, compare_two_answers),
 }
 
 
