@@ -37,13 +37,13 @@ class GroundingSources:
 async def read_unless_away(
     visit: Visit, listing: Awaitable[AnswerT], template: str
 ) -> tuple[AnswerT, GroundingSources] | Response:
-    """Returns what is listed, with its sources; or, where the router does not answer, the page that says so."""
+    """Returns what is listed, with its sources; or, where the router does not answer, the page without them."""
     try:
         return await asyncio.gather(listing, read_sources(visit))
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
-        return visit.render(template, 503, sources=None, away=error.message)
+        return visit.render(template, 503, sources=None)
 
 
 async def read_sources(visit: Visit) -> GroundingSources:

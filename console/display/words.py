@@ -200,7 +200,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def browser_of(user_agent: str) -> str:
-    """Names a browser and its system, as far as its own words go."""
+    """Names a browser and its system, as far as its own words go; in English, as sessions keep it."""
     browsers = (
         ("Edg/", "Edge"),
         ("OPR/", "Opera"),
@@ -212,6 +212,12 @@ def browser_of(user_agent: str) -> str:
         ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
         ("CrOS", "ChromeOS"), ("Linux", "Linux"),
     )  # fmt: skip
-    browser = next((name for mark, name in browsers if mark in user_agent), "Unknown browser")
+    browser = next((name for mark, name in browsers if mark in user_agent), N_("Unknown browser"))
     system = next((name for mark, name in systems if mark in user_agent), "")
     return f"{browser} on {system}" if system else browser
+
+
+def browser_words(named: str) -> str:
+    """Writes what `browser_of` named in the language of the visit."""
+    browser, _on, system = named.partition(" on ")
+    return _("%(browser)s on %(system)s", browser=browser, system=system) if system else _(browser)

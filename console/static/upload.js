@@ -4,7 +4,9 @@ const form = document.querySelector("form[data-upload]");
 const input = form.elements.document;
 const list = document.querySelector("[data-uploads]");
 const row = document.querySelector("[data-upload-row]");
-const say = (text, n, m) => text.replace("{n}", Number(n).toLocaleString()).replace("{m}", Number(m).toLocaleString());
+const language = document.documentElement.lang;
+const say = (text, n, m) => text.replace("{n}", n.toLocaleString(language)).replace("{m}", m?.toLocaleString(language));
+const percent = new Intl.NumberFormat(language, { style: "percent" });
 const PARTS = { sending: [0, 40], reading: [40, 80], indexing: [80, 100] };
 
 function addRow(file) {
@@ -17,7 +19,7 @@ function addRow(file) {
   const show = (stage, n, m) => {
     const [from, to] = PARTS[stage];
     bar.value = from + ((to - from) * n) / Math.max(1, m);
-    status.textContent = stage === "sending" ? say(form.dataset.sending, Math.floor((100 * n) / Math.max(1, m))) : say(form.dataset[stage], n, m);
+    status.textContent = stage === "sending" ? say(form.dataset.sending, percent.format(n / Math.max(1, m))) : say(form.dataset[stage], n, m);
   };
   const end = (kind, text) => {
     item.classList.add(kind);

@@ -92,7 +92,7 @@ class Rules:
 def parse_dollars(given: str) -> int:
     """Returns an amount as the visitor's language writes it, in nano-dollars; raises a ValueError. A comma is between
     thousands in English and before cents in French, and neither is taken for the other."""
-    plain = _SPACES.sub("", given).strip("$")
+    plain = _SPACES.sub("", given).strip("$").replace("\N{MINUS SIGN}", "-")
     if is_french():
         plain = plain.replace(",", ".")
     elif _THOUSANDS.fullmatch(plain):

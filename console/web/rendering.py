@@ -97,6 +97,7 @@ def new_environment(assets: Assets) -> Environment:
         number=words.number,
         percent=words.percent,
         size=words.size,
+        browser=words.browser_words,
         time=_time,
         # Without the currency.
         exact=format_usd,

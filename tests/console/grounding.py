@@ -10,13 +10,13 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import MIGRATIONS, Opened, open_grounding
 from services.router.grounding.attachments import ATTACHMENTS_MOST, Attachments
-from services.router.grounding.notes import NOTES_MOST, TOKENS_PER_NOTE
+from services.router.grounding.blocks import NOTES as NOTES_BLOCK
+from services.router.grounding.notes import NOTES_MOST
 from services.router.grounding.records import Attachment, DocumentKind, Note
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.settings import GroundingSettings
 from services.router.grounding.store import attachments as stored_attachments
 from services.router.grounding.store import notes as stored_notes
-from services.router.prompts import tokens
 from tests.console.clock import StandingClock
 from tests.console.copies import copy_of, restore
 from tests.console.metering import ACCOUNT_ID, before_us
@@ -92,7 +92,7 @@ class Grounding:
         count = len(self.notes())
         note = Note(
             note_id or f"note_{count + 1:016d}", ACCOUNT_ID, before_us(days=9 - count / 10),
-            tokens.count(text) + TOKENS_PER_NOTE, text,
+            NOTES_BLOCK.tokens_of(Note("", "", 0, 0, text)), text,
         )  # fmt: skip
         with self._database.transaction(writes=True) as connection:
             stored_notes.add_note(connection, sealer, note, NOTES_MOST)

@@ -10,6 +10,7 @@ import grpc.aio
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from console.account.grounding import if_configured, read_unless_away
+from console.display.language import N_, _
 from console.services import open_stream
 from console.web.forms import Refusal, status_of
 from console.web.refusals import shows_again
@@ -19,7 +20,7 @@ from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 KINDS: Final = {
-    pb.DOCUMENT_KIND_TEXT: "Text",
+    pb.DOCUMENT_KIND_TEXT: N_("Text"),
     pb.DOCUMENT_KIND_HTML: "HTML",
     pb.DOCUMENT_KIND_PDF: "PDF",
 }
@@ -100,7 +101,7 @@ async def _lines(
         yield _line({"message": error.message})
     except Exception as error:
         visit.console.log.failure("page.failed", error)
-        yield _line({"message": "Something went wrong. Try again in a moment."})
+        yield _line({"message": _("Something went wrong. Try again in a moment.")})
 
 
 def _line(message: dict[str, Any]) -> bytes:
@@ -119,7 +120,7 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     given = Upload(visit.request)
     await given.open()
     if not given.name:
-        raise LegatoError(Reason.REQUEST_INVALID, "Choose a file.", param="document")
+        raise LegatoError(Reason.REQUEST_INVALID, _("Choose a file."), param="document")
     with open_stream("The chat service", visit.router.grounding.AddAttachment()) as call:
         head = pb.AddAttachmentRequest(account_id=visit.account_id, name=given.name, size_bytes=given.size_bytes)
         await call.write(head)

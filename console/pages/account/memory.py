@@ -6,6 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.grounding import if_configured, read_unless_away
+from console.display.language import _
 from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.visit import Visit
@@ -21,7 +22,9 @@ async def show(visit: Visit, refusal: Refusal | None = None, *, sought: str = ""
     if isinstance(shown, Response):
         return shown
     notes, sources = shown
-    tokens, is_configured = sum(note.tokens for note in notes), sources.config.HasField("memory")
+    # No chat gets a note that cannot be decrypted.
+    tokens = sum(note.tokens for note in notes if note.text)
+    is_configured = sources.config.HasField("memory")
     return visit.render(
         "memory.html",
         refusal=refusal,
@@ -74,7 +77,7 @@ async def remove(visit: Visit) -> Response:
 async def forget_all(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         is_confirmed = visit.form.get("confirmed") == "yes"
-        rules.require(is_confirmed, "confirmed", "Nothing was removed: tick the box first.")
+        rules.require(is_confirmed, "confirmed", _("Nothing was removed: tick the box first."))
     done = await visit.router.grounding.RemoveAllNotes(pb.RemoveAllNotesRequest(account_id=visit.account_id))
     return visit.redirect("/memory", "notes-forgotten", done.removed)
 
@@ -83,7 +86,7 @@ async def _find(visit: Visit) -> pb.Note:
     for note in await _notes(visit):
         if note.note_id == visit.path_value("note_id"):
             return note
-    raise LegatoError(Reason.NOT_FOUND, "There is no such note.")
+    raise LegatoError(Reason.NOT_FOUND, _("There is no such note."))
 
 
 async def _notes(visit: Visit) -> Sequence[pb.Note]:

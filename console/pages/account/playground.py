@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from console.account import usage
 from console.account.allowed_classes import auto_class, may_use
+from console.display.language import N_, _
 from console.display.snippets import conversation_snippets
 from console.display.words import time_of
 from console.web.visit import Visit
@@ -49,38 +50,55 @@ TOOL_EXAMPLE: Final = json.dumps(
 
 # What the script says.
 WORDS: Final = {
-    "user": "You",
-    "assistant": "Answer",
-    "tool": "Result of %s",
-    "calls": "Calls %s",
-    "result": "Your result of %s",
-    "sendResults": "Send the results",
-    "results": "The model waits for the results above.",
-    "answering": "Answering …",
-    "finished": "The answer is complete.",
-    "stopped": "Stopped. The model stops too, and you are charged for what was delivered.",
-    "cut": "The answer was cut off. You are charged for what was delivered.",
-    "length": "The answer ended at its token limit.",
-    "filtered": "The provider ended the answer by its content filter.",
-    "tokens": "%s tokens in, %s out",
-    "cached": "%s tokens in (%s cached), %s out",
-    "first": "first after %s s",
-    "cost": "Cost $%s",
-    "free": "Not charged",
-    "asking": "Cost …",
-    "later": "Cost not known yet",
-    "receipt": "Receipt",
-    "sources": "Sources",
-    "code": "Code",
-    "badJson": "This is not JSON: %s",
-    "badTools": 'Tools are a list, such as [{"type": "function", …}].',
-    "goodTools": "Tools: %s",
-    "retry": "Try again in %s s.",
-    "request": "Request %s",
-    "atMost": "Costs at most about $%s: a prompt of about %s tokens, and %s tokens of answer.",
-    "atFirst": "Holds about $%s at first: a prompt of about %s tokens, %s of answer. A token limit caps the cost.",
-    "credit": "Free credit $%s.",
-    "tooLittle": "This is more than your free credit of $%s: the answer may end early.",
+    "user": N_("You"),
+    "assistant": N_("Answer"),
+    "answerOf": N_("Answer of %(model)s"),
+    "edit": N_("Edit"),
+    "editing": N_("Your message, again"),
+    "sendAgain": N_("Send again"),
+    "cancel": N_("Cancel"),
+    "retryAnswer": N_("Retry"),
+    "tool": N_("Result of %(name)s"),
+    "calls": N_("Calls %(name)s"),
+    "result": N_("Your result of %(name)s"),
+    "resultFor": N_("Your result of %(name)s for %(model)s"),
+    "sendResults": N_("Send the results"),
+    "results": N_("The model waits for the results above."),
+    "answering": N_("Answering …"),
+    "finished": N_("The answer is complete."),
+    "finishedBoth": N_("Both answers are complete."),
+    "stopped": N_("Stopped. The model stops too, and you are charged for what was delivered."),
+    "cut": N_("The answer was cut off. You are charged for what was delivered."),
+    "none": N_("There is no answer: the message below says why."),
+    "ended_length": N_("The answer ended at its token limit."),
+    "ended_content_filter": N_("The provider ended the answer by its content filter."),
+    "tokens": N_("%(read)s tokens in, %(written)s out"),
+    "cached": N_("%(read)s tokens in (%(cached)s cached), %(written)s out"),
+    "first": N_("first after %(seconds)s s"),
+    "cost": N_("Cost %(cost)s"),
+    "free": N_("Not charged"),
+    "asking": N_("Cost …"),
+    "later": N_("Cost not known yet"),
+    "receipt": N_("Receipt"),
+    "sources": N_("Sources"),
+    "code": N_("Code"),
+    "copy": N_("Copy"),
+    "copied": N_("Copied"),
+    "table": N_("Table"),
+    "badJson": N_("This is not JSON: %(problem)s"),
+    "badTools": N_('Tools are a list, such as [{"type": "function", …}].'),
+    "goodTools": N_("Tools: %(names)s"),
+    "retry": N_("Try again in %(seconds)s s."),
+    "request": N_("Request %(id)s"),
+    "atMost": N_("Costs at most about %(cost)s: a prompt of about %(prompt)s tokens, and %(answer)s tokens of answer."),
+    "atFirst": N_(
+        "Holds about %(cost)s at first: a prompt of about %(prompt)s tokens, %(answer)s of answer. A token limit caps "
+        "the cost."
+    ),
+    "atMostBoth": N_("Both together cost at most about %(cost)s: %(each)s."),
+    "atFirstBoth": N_("Both together hold about %(cost)s at first: %(each)s. A token limit caps the cost."),
+    "credit": N_("Free credit %(credit)s."),
+    "tooLittle": N_("This is more than your free credit of %(credit)s: the answer may end early."),
 }
 
 
@@ -106,7 +124,7 @@ async def show(visit: Visit) -> Response:
         snippets=programs,
         snippet_templates={program.language: program.template for program in programs},
         tool_example=TOOL_EXAMPLE,
-        texts=WORDS,
+        texts={name: _(text) for name, text in WORDS.items()},
         advice=advice(visit),
         auto=auto,
         costs=_costs(balance, prices, auto),
@@ -125,31 +143,33 @@ def _costs(balance: metering_pb2.Balance | None, prices: usage.Prices, auto: str
 def advice(visit: Visit) -> dict[str, str]:
     """Returns what to do about an error, by its code or status."""
     return {
-        "insufficient_quota": (
+        "insufficient_quota": _(
             "This account has no credit left. Nothing was sent to a model. Ask the operator to grant more."
         ),
-        "credits_held": "The rest of your credit is held for answers that are running. Wait until one has ended.",
-        "spend_limit_exceeded": (
+        "credits_held": _("The rest of your credit is held for answers that are running. Wait until one has ended."),
+        "spend_limit_exceeded": _(
             "A spend limit of this account is reached. Nothing was sent to a model. An owner can raise it on the page "
             "Spend limits."
         ),
-        "rate_limit_exceeded": "This account sends more than its limit allows. Wait a moment, then send it again.",
-        "concurrency_limit_exceeded": "Too many answers run at once. Wait until one has ended.",
-        "saturated": "All models of this class are busy. Wait a moment, or choose another class.",
-        "invalid_api_key": "The playground's token was ended, for example because you signed out elsewhere.",
-        "account_suspended": "An operator has suspended this account. Only an operator can resume it.",
-        "context_length_exceeded": (
+        "rate_limit_exceeded": _("This account sends more than its limit allows. Wait a moment, then send it again."),
+        "concurrency_limit_exceeded": _("Too many answers run at once. Wait until one has ended."),
+        "saturated": _("All models of this class are busy. Wait a moment, or choose another class."),
+        "invalid_api_key": _("The playground's token was ended, for example because you signed out elsewhere."),
+        "account_suspended": _("An operator has suspended this account. Only an operator can resume it."),
+        "context_length_exceeded": _(
             "The conversation is longer than the model can read. Clear it, or shorten a message."
         ),
-        "maintenance": "The service is under maintenance.",
-        "upstream_error": "The model's provider failed. Send it again, or choose another class.",
-        "400": "Look at the parameters and tools: the message says which one.",
-        "500": "This is the service's fault. Send it again; if it stays, tell an operator the request's id.",
-        "unreachable": (
-            f"The page cannot reach the API at {visit.console.api_url}. Is it running, and does LEGATO_CORS_ORIGINS or "
-            f"LEGATO_CONSOLE_URL of the edges allow {visit.origin}?"
+        "maintenance": _("The service is under maintenance."),
+        "upstream_error": _("The model's provider failed. Send it again, or choose another class."),
+        "400": _("Look at the parameters and tools: the message says which one."),
+        "500": _("This is the service's fault. Send it again; if it stays, tell an operator the request's id."),
+        "unreachable": _(
+            "The page cannot reach the API at %(address)s. Is it running, and does LEGATO_CORS_ORIGINS or "
+            "LEGATO_CONSOLE_URL of the edges allow %(origin)s?",
+            address=visit.console.api_url,
+            origin=visit.origin,
         ),
-        "signed_out": "You are signed out. Sign in again in another tab, then send it again: nothing here is lost.",
+        "signed_out": _("You are signed out. Sign in again in another tab, then send it again: nothing here is lost."),
     }
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from console.account.allowed_classes import auto_class, may_use
 from console.account.grounding import GroundingSources
 from console.account.usage import read_prices
+from console.display.language import _
 from console.display.words import significant_places
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
@@ -77,19 +78,22 @@ async def preview(visit: Visit) -> Response:
 
 
 def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[PromptPart]:
+    notes, passages = (sum(each.tokens for each in listed) for listed in (found.notes, found.passages))
     counted = (
-        ("Character of the class", found.tokens.character),
-        ("Notes", found.tokens.notes),
-        ("Passages of documents", found.tokens.passages),
-        ("Search function", found.tokens.search),
-        ("Your question", found.tokens.question),
+        (_("Character of the class"), found.tokens.character),
+        # As they are listed, and as the page of the notes counts them.
+        (_("Notes"), notes),
+        (_("Passages of documents"), passages),
+        (_("What introduces them"), found.tokens.notes + found.tokens.passages - notes - passages),
+        (_("Search function"), found.tokens.search),
+        (_("Your question"), found.tokens.question),
     )
     return [PromptPart(title, tokens, _cost_nanos(tokens, price)) for title, tokens in counted if tokens]
 
 
 def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> PromptPart:
     tokens = found.tokens.notes + found.tokens.passages + found.tokens.search
-    return PromptPart("Added to your question", tokens, _cost_nanos(tokens, price))
+    return PromptPart(_("Added to your question"), tokens, _cost_nanos(tokens, price))
 
 
 def _cost_nanos(tokens: int, price: metering_pb2.Price | None) -> int | None:

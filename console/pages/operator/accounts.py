@@ -12,7 +12,7 @@ from console.account.key_limits import LIMITS, limits_in
 from console.display.language import N_, _
 from console.pages.operator.reports import margin_rows, places_of
 from console.services import if_available
-from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
+from console.web.forms import LONGEST_NAME, Form, Refusal, Rules, parse_dollars
 from console.web.periods import period_in, stamp_of
 from console.web.refusals import shows_again
 from console.web.visit import Visit
@@ -22,7 +22,7 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2, reports_pb2
 from services.chassis.changes import Change
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.rules.margin import known_cost_nanos, margin_nanos
 from services.rules.model_classes import CLASSES
 
@@ -191,7 +191,7 @@ def _booked_amount(form: Form) -> int:
     kind, amount_nanos = form.get("kind"), 0
     with Rules(form) as rules:
         try:
-            amount_nanos = parse_usd(form.get("amount").replace("\N{MINUS SIGN}", "-"))
+            amount_nanos = parse_dollars(form.get("amount"))
         except ValueError:
             rules.problems["amount"] = _("An amount in dollars with up to nine decimals, such as 5.00.")
         if kind not in ("grant", "adjustment"):

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from services.chassis.database.database import Database
@@ -19,7 +20,6 @@ from services.router.prompts import tokens
 
 NOTES_MOST: Final = 200
 LONGEST_NOTE: Final = 2_000
-TOKENS_PER_NOTE: Final = 4
 
 
 class Notes:
@@ -73,7 +73,9 @@ def _new_note(note_id: str, account_id: str, created_at_us: int, text: str) -> N
     stripped = text.strip()
     if not 1 <= len(stripped) <= LONGEST_NOTE:
         raise LegatoError(Reason.REQUEST_INVALID, f"A note must have 1 to {LONGEST_NOTE:,} characters.", param="text")
-    return Note(note_id, account_id, created_at_us, tokens.count(stripped) + TOKENS_PER_NOTE, stripped)
+    note = Note(note_id, account_id, created_at_us, 0, stripped)
+    # As the preview of a prompt tells them.
+    return replace(note, tokens=NOTES.tokens_of(note))
 
 
 def _unknown() -> LegatoError:

@@ -31,7 +31,7 @@ class Note:
     note_id: str
     account_id: str
     created_at_us: int
-    # Approximate: the rendered form has tags and escaped brackets.
+    # As it is rendered, with its tags; about, of notes from before that was counted.
     tokens: int
     text: str
 

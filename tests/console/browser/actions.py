@@ -6,8 +6,30 @@ from playwright.sync_api import Page
 
 from tests.console.auth import ISSUER_HOST
 from tests.console.auth_rows import EMAIL, INVITATION
+from tests.console.browser.api import Api
 
 Act = Callable[[Page], None]
+ANSWER = """### Reversing a string
+
+A string is a *sequence*, so it has a **slice** of `step` -1:
+
+1. Take the string
+   - any length
+2. Slice it
+
+```python
+reversed_text = text[::-1]
+```
+
+| Way | Copies |
+|---|---|
+| `[::-1]` | once |
+| `"".join(reversed(text))` | twice |
+
+> A new string is made each time.
+
+See [the documentation](https://docs.python.org/3/library/stdtypes.html).
+"""
 
 
 def look(page: Page) -> None:
@@ -165,3 +187,20 @@ def add_a_webhook(page: Page) -> None:
     page.get_by_label("Address of a new webhook").fill("https://hooks.example.ca/second")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("Save the secret now").wait_for()
+
+
+def compare_two_answers(page: Page) -> None:
+    """Asks two classes, and begins to write the message anew."""
+    api = Api(page)
+    # Both begin at 0, and have their first token at the same time.
+    page.evaluate("() => { let asked = 0; performance.now = () => (asked++ < 2 ? 0 : 400); }")
+    page.locator("#model").select_option("mezzo")
+    page.locator("#other").select_option("forte")
+    api.stream(ANSWER, model="mezzo", number=1)
+    api.stream("Write `text[::-1]`.", finish_reason="length", model="forte", number=2)
+    page.locator("#message").fill("How do I reverse a string in Python?")
+    page.keyboard.press("Enter")
+    page.locator(".facts-line a").nth(1).wait_for()
+    page.locator(".turn.user button").click()
+    # Nothing scrolls out of its box.
+    page.evaluate("document.querySelector('.turns').style.maxHeight = 'none'")

@@ -14,6 +14,7 @@ from tests.console.browser.actions import (
     add_a_webhook,
     change_a_weight,
     close_the_account,
+    compare_two_answers,
     create_a_key,
     create_the_first_key,
     delete_the_user,
@@ -235,6 +236,7 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "my-data-deleted": ("/my-data/delete", have_another_owner, delete_the_user),
     "my-data-closed": ("/my-data/close", fill_grounding, close_the_account),
     "webhook-made": ("/settings/notices", fill_notices, add_a_webhook),
+    "playground-compared": ("/playground", Backends.fill, compare_two_answers),
 }
 
 

@@ -121,7 +121,7 @@ def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: Op
     assert QUESTION.rsplit(maxsplit=1)[-1] not in page.url
     assert_accessible(page)
     page.goto("/memory")
-    page.get_by_label("Search in your notes").fill("ottawa")
+    page.get_by_label("Search in the notes").fill("ottawa")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_text("1 note contains")).to_be_visible()
     assert page.url.endswith("/memory/search")

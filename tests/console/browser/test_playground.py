@@ -1,17 +1,21 @@
 """The playground in a real browser, with an API that answers as it is told."""
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page, Route, expect
+import pytest
+from playwright.sync_api import Dialog, Page, Request, Route, expect
 
 from console.pages.account.playground import FIRST_SLICE_TOKENS, UNSEEN_PROMPT_TOKENS
 from console.web.assets import Assets
 from edge.billing import hold, prompt_estimate
 from services.metering.ledger.prices import Usage
 from tests.console.auth import TOKEN_PATTERN
+from tests.console.browser.api import Api
 from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.clock import NOW_US
@@ -19,62 +23,116 @@ from tests.console.harness import API_URL, ConsoleHarness
 from tests.console.metering import charge_of, request_id, settled
 
 expect.set_options(timeout=PATIENCE_MS)
-CORS = {
-    "access-control-allow-origin": "*",
-    "access-control-expose-headers": "x-request-id, retry-after",
-    "access-control-allow-headers": "authorization, content-type",
-    "x-request-id": request_id(1),
-}
 CALLED = {"name": "get_weather", "arguments": '{"city":"Laval"}'}
 CALL = {"index": 0, "id": "call_1", "type": "function", "function": CALLED}
+# What a text may do nothing with: everything that a page could load, run or send.
+HOSTILE = """
+<img src=x onerror=alert(1)> <script>alert(2)</script> <svg/onload=alert(3)>
+
+[x](javascript:alert(4)) [y](data:text/html,evil) [z](/sign-out) [w](//evil.example) <a href="javascript:alert(5)">v</a>
+[u](jAvAsCrIpT:alert(6)) [t](vbscript:x) [s](https://) [r](java\tscript:x) **[q](file:///etc/passwd)**
+
+![picture](https://evil.example/pixel.png) [<img src=y onerror=alert(7)>](https://evil.example/a"onclick=alert(8))
+
+```html" onclick="alert(9)
+<iframe src="https://evil.example"></iframe>
+```
+
+| <script>alert(10)</script> | b |
+|---|---|
+| [x](javascript:alert(11)) | `<b>` |
+
+"""
+MARKDOWN = """# Title
+
+Some *italic*, **bold**, ***both***, `a <b>`, snake_case_name, 2 * 3 * 4 and \\*escaped\\*.
+A second line, https://example.com/a_b_c. Or [the `docs`](https://example.com/docs).
+
+### Deeper
+
+1. First
+   - nested **one**
+   - nested two
+
+     with a paragraph
+2. Second
+   ```python
+   def f():
+   \treturn 1
+   ```
+- Other list
+
+> Quoted *text*
+> > twice
+
+| Left | Right |
+|:-----|------:|
+| 1 | a \\| b |
+| 2 |
+
+---
+[mail](mailto:ada@example.com)
+```
+not closed"""
+AS_ELEMENTS = """
+<h4>Title</h4>
+<p>Some <em>italic</em>, <strong>bold</strong>, <strong><em>both</em></strong>, <code>a &lt;b&gt;</code>,
+ snake_case_name, 2 * 3 * 4 and *escaped*.
+A second line, <a>https://example.com/a_b_c</a>. Or
+ <a>the <code>docs</code></a> <span>(https://example.com/docs)</span>.</p>
+<h5>Deeper</h5>
+<ol start="1"><li><p>First</p><ul><li><p>nested <strong>one</strong></p></li>
+<li><p>nested two</p><p>with a paragraph</p></li></ul></li>
+<li><p>Second</p><div><pre><code>def f():
+\treturn 1</code></pre><button>Copy</button></div></li></ol>
+<ul><li><p>Other list</p></li></ul>
+<blockquote><p>Quoted <em>text</em></p><blockquote><p>twice</p></blockquote></blockquote>
+<div><table><thead><tr><th scope="col">Left</th><th scope="col">Right</th></tr></thead>
+<tbody><tr><td>1</td><td>a | b</td></tr><tr><td>2</td></tr></tbody></table></div>
+<hr>
+<p><a>mail</a> <span>(mailto:ada@example.com)</span></p>
+<div><pre><code>not closed</code></pre><button>Copy</button></div>
+"""
 
 
-class Api:
-    """Answers the page's requests, one after the other; keeps what it was sent."""
+@pytest.fixture
+def page(console: ConsoleHarness, open_page: OpenPage) -> Page:
+    """The playground, of an account that is charged for the first two requests."""
+    usages = Usage(prompt_tokens=20, completion_tokens=5), Usage(prompt_tokens=40)
+    holds = [
+        settled(number, usage, NOW_US, "key_0000000000000001", class_id="forte")
+        for number, usage in enumerate(usages, 1)
+    ]
+    console.metering.write([charge_of(each) for each in holds], holds)
+    return open_page("/playground")
 
-    def __init__(self, page: Page, console: ConsoleHarness) -> None:
-        self.answers: list[tuple[int, Any]] = []
-        self.bodies: list[dict[str, Any]] = []
-        self.tokens: list[str] = []
-        page.route(f"{API_URL}/**", self._answer)
-        hold = settled(
-            1, Usage(prompt_tokens=20, completion_tokens=5), NOW_US, "key_0000000000000001", class_id="forte"
-        )
-        console.metering.write([charge_of(hold)], [hold])
 
-    def stream(self, *deltas: Any, finish_reason: str = "stop", error: Any = None) -> None:
-        chunks: list[Any] = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-        if error is None:
-            chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]})
-            chunks.append({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 5}})
-        else:
-            chunks.append({"error": error})
-        self.answers.append((200, "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"))
-
-    def refuse(self, status: int, kind: str, code: str, message: str) -> None:
-        self.answers.append((status, json.dumps({"error": {"message": message, "type": kind, "code": code}})))
-
-    def _answer(self, route: Route) -> None:
-        if route.request.method == "OPTIONS":
-            route.fulfill(status=204, headers=CORS)
-            return
-        self.bodies.append(json.loads(route.request.post_data or "{}"))
-        self.tokens.append(route.request.headers["authorization"])
-        if not self.answers:
-            route.abort()
-            return
-        status, body = self.answers.pop(0)
-        kind = "text/event-stream" if status == 200 else "application/json"
-        route.fulfill(status=status, headers={**CORS, "content-type": kind, "retry-after": "7"}, body=body)
+@pytest.fixture
+def api(page: Page) -> Api:
+    return Api(page)
 
 
 def send(page: Page, text: str) -> None:
-    page.get_by_label("Your message").fill(text)
+    page.get_by_label("Your message", exact=True).fill(text)
     page.keyboard.press("Enter")
 
 
-def test_the_focus_follows_send_and_stop(console: ConsoleHarness, open_page: OpenPage) -> None:
-    page = open_page("/playground")
+def show_all(page: Page) -> None:
+    """Unfolds what scrolls: axe cannot judge the colours of what is scrolled out of its box."""
+    page.evaluate("document.querySelectorAll('.turns, pre').forEach((each) => { each.style.maxHeight = 'none'; })")
+
+
+def elements_of(page: Page) -> str:
+    """Returns the last answer as elements, without what they look like."""
+    shown: str = page.locator(".markdown").last.evaluate("(each) => each.innerHTML")
+    return re.sub(r' (?:class|href|rel|target|tabindex|role|aria-label|type)="[^"]*"', "", shown)
+
+
+def is_for(model: str) -> Callable[[Request], bool]:
+    return lambda request: f'"model":"{model}"' in (request.post_data or "")
+
+
+def test_the_focus_follows_send_and_stop(page: Page) -> None:
     page.route(f"{API_URL}/**", lambda route: None)
     page.get_by_label("Your message").fill("Hello")
     with page.expect_request(f"{API_URL}/**"):
@@ -85,23 +143,16 @@ def test_the_focus_follows_send_and_stop(console: ConsoleHarness, open_page: Ope
     expect(page.get_by_label("Your message")).to_be_focused()
 
 
-def test_a_conversation_is_text_whatever_the_model_says_and_is_accessible(
-    console: ConsoleHarness, open_page: OpenPage
-) -> None:
-    page = open_page("/playground")
-    api = Api(page, console)
+def test_a_conversation_with_tools_shows_each_result_once_and_is_accessible(page: Page, api: Api) -> None:
     page.get_by_label("System text").fill("Be brief.")
     page.get_by_label("Temperature").fill("0.5")
     page.get_by_label("Token limit").fill("100")
     page.get_by_label("Answer as").select_option("json_object")
-    hostile = "<img src=x onerror=alert(1)>\n```html\n<script>alert(2)</script>\n```\n[x](javascript:alert(3))"
-    api.stream({"role": "assistant"}, {"content": hostile[:30]}, {"content": hostile[30:]})
+    api.stream({"role": "assistant"}, "Hel", "lo.")
     send(page, "Hello")
     turns = page.get_by_role("log")
-    expect(turns.locator("pre code")).to_have_text("<script>alert(2)</script>")
-    expect(turns).to_contain_text("<img src=x onerror=alert(1)>")
-    assert turns.locator("img, script, a[href^=javascript]").count() == 0
     expect(turns).to_contain_text("Cost $0.00002")
+    expect(turns).to_contain_text("20 tokens in, 5 out")
     assert api.bodies[0] == {
         "model": "auto",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
@@ -116,35 +167,290 @@ def test_a_conversation_is_text_whatever_the_model_says_and_is_accessible(
     page.locator("summary", has_text="Tools").click()
     page.get_by_role("button", name="Insert an example").click()
     send(page, "And the weather?")
-    page.get_by_label("Your result of get_weather").fill("-4")
+    page.get_by_label("Your result of get_weather").fill("-4 degrees")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
     api.refuse(402, "insufficient_quota", "insufficient_quota", "The credit is used up.")
     page.get_by_role("button", name="Send the results").click()
     error = page.locator("[data-part=error]")
     expect(error).to_contain_text("This account has no credit left")
-    expect(error).to_contain_text(f"402 · insufficient_quota · Request {request_id(1)}")
+    expect(error).to_contain_text(f"402 · insufficient_quota · Request {request_id(3)}")
     expect(error).to_contain_text("Try again in 7 s.")
-    assert api.bodies[2]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "-4"}
+    assert api.bodies[2]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "-4 degrees"}
     # The results are still there, and can be sent again.
-    expect(page.get_by_label("Your result of get_weather")).to_have_value("-4")
-    api.stream({"content": "Cold."})
+    expect(page.get_by_label("Your result of get_weather")).to_have_value("-4 degrees")
+    show_all(page)
+    assert_accessible(page)
+    api.stream("Cold.")
     page.get_by_role("button", name="Send the results").click()
     expect(turns).to_contain_text("Cold.")
-    # axe cannot judge the colours of what is scrolled out of its box.
-    page.evaluate("document.querySelectorAll('.turns, pre').forEach((each) => { each.style.maxHeight = 'none'; })")
-    assert_accessible(page)
+    expect(page.get_by_label("Your result of get_weather")).to_be_hidden()
+    assert turns.inner_text().count("-4 degrees") == 1
+    # Asked again, with the same result.
+    api.stream("Very cold.")
+    page.get_by_role("button", name="Retry").click()
+    expect(turns).to_contain_text("Very cold.")
+    assert api.bodies[4]["messages"] == api.bodies[3]["messages"]
+    assert turns.inner_text().count("-4 degrees") == 1
     page.get_by_role("button", name="Clear").click()
     expect(turns).to_contain_text("No messages yet")
 
 
-def test_a_token_that_was_ended_is_replaced_once_and_errors_in_a_stream_are_shown(
-    console: ConsoleHarness, open_page: OpenPage
-) -> None:
-    page = open_page("/playground")
-    api = Api(page, console)
-    api.refuse(401, "authentication_error", "invalid_api_key", "The API key is not valid.")
-    api.stream(
-        {"content": "Par"}, error={"message": "The model failed.", "type": "api_error", "code": "upstream_error"}
+def test_markdown_becomes_elements_however_it_is_cut(page: Page, api: Api) -> None:
+    expected = AS_ELEMENTS.replace("\n ", " ").replace(">\n", ">").strip()
+    for size in (1, 7, len(MARKDOWN)):
+        api.stream(*(MARKDOWN[at : at + size] for at in range(0, len(MARKDOWN), size)))
+        send(page, "Write something.")
+        expect(page.get_by_role("button", name="Retry")).to_be_visible()
+        assert elements_of(page).replace(">\n", ">") == expected, size
+        page.get_by_role("button", name="Clear").click()
+    links = "(each) => [each.getAttribute('href'), each.rel, each.target]"
+    api.stream(MARKDOWN)
+    send(page, "Write something.")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    link = page.get_by_role("link", name="the docs")
+    assert link.evaluate(links) == ["https://example.com/docs", "noopener noreferrer", "_blank"]
+    show_all(page)
+    assert_accessible(page)
+    plain = page.get_by_label("Plain text")
+    plain.check()
+    assert page.locator(".turn.assistant .prose").text_content() == MARKDOWN
+    plain.uncheck()
+    assert elements_of(page).replace(">\n", ">") == expected
+
+
+def test_a_model_can_make_the_page_run_load_and_send_nothing(page: Page, api: Api) -> None:
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        asked.append(request.url)
+
+    page.on("request", note)
+    api.stream(*HOSTILE)
+    send(page, HOSTILE)
+    turns = page.get_by_role("log")
+    expect(turns).to_contain_text("Cost $0.00002")
+    for shown in ("<img src=x onerror=alert(1)>", "<script>alert(2)</script>", "[x](javascript:alert(4))"):
+        expect(turns.locator(".markdown")).to_contain_text(shown)
+    assert turns.locator("img, script, iframe, svg, style, object, embed, form, meta, link, base").count() == 0
+    attributes = "(all) => all.flatMap((each) => [...each.attributes].map((attribute) => attribute.name))"
+    names: list[str] = turns.locator(".markdown *").evaluate_all(attributes)
+    expected = {"class", "href", "rel", "target", "tabindex", "role", "aria-label", "type", "scope"}
+    assert set(names) == expected
+    leads = turns.locator("a").evaluate_all("(all) => all.map((each) => each.href)")
+    assert [each for each in leads if not each.startswith(("https://evil.example/", page.url.rpartition("/")[0]))] == []
+    # A link says where it leads.
+    expect(turns).to_contain_text("picture (https://evil.example/pixel.png)")
+    own = (API_URL, page.url.rpartition("/")[0])
+    assert [url for url in asked if not url.startswith(own)] == []
+
+
+def test_long_blocks_are_drawn_seldom_and_hostile_ones_quickly(page: Page, api: Api) -> None:
+    """Every piece would be drawn at once: it is the page that waits until there is enough to draw."""
+    page.evaluate(
+        """() => {
+          window.drawn = 0;
+          window.requestAnimationFrame = (draw) => { draw(); return 0; };
+          const create = document.createElement.bind(document);
+          document.createElement = (name) => { window.drawn += name === "p"; return create(name); };
+        }"""
     )
+    api.stream(*["word "] * 4_000)
+    send(page, "Go on.")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    assert page.evaluate("window.drawn") < 500
+    page.get_by_role("button", name="Clear").click()
+    unclosed = ("*a **b " * 3_000, "> " * 20_000, "- " * 20_000, "[a](" * 9_000, "`` ` " * 5_000, "_a " * 9_000)
+    api.stream("\n\n".join(unclosed))
+    send(page, "Go on.")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    assert "[a](" in page.get_by_role("log").inner_text()
+
+
+def test_code_is_copied(page: Page, api: Api) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    api.stream("```python\nprint(1)\n\n  # two\n```\n")
+    send(page, "Code, please.")
+    copy = page.get_by_role("log").get_by_role("button", name="Copy")
+    copy.click()
+    expect(page.get_by_role("log").get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "print(1)\n\n  # two"
+
+
+def test_a_message_is_written_anew_and_an_answer_asked_for_again(page: Page, api: Api) -> None:
+    turns, retry = page.get_by_role("log"), page.get_by_role("button", name="Retry")
+    for answer in ("One.", "Two."):
+        api.stream(answer)
+        send(page, f"Say {answer}")
+        expect(turns.locator(".turn.assistant").last).to_contain_text(answer)
+        expect(retry).to_be_visible()
+    assert api.said(1) == ["Say One.", "One.", "Say Two."]
+    api.stream("Two again.")
+    retry.click()
+    expect(turns).to_contain_text("Two again.")
+    assert api.said(2) == api.said(1)
+    expect(turns.locator(".turn")).to_have_count(4)
+    # The program is the request that the answer came from.
+    program = page.locator("#snippet-curl").text_content() or ""
+    assert "Say Two." in program
+    assert "Two again." not in program
+    # What follows a message that is written anew is gone once it is sent, and is back if nothing comes.
+    turns.get_by_role("button", name="Edit").first.click()
+    again = page.get_by_label("Your message, again")
+    expect(again).to_be_focused()
+    again.press("Escape")
+    expect(turns.get_by_role("button", name="Edit").first).to_be_focused()
+    page.keyboard.press("Enter")
+    again.fill("Say three.")
+    expect(page.locator("[data-part=estimate]")).to_contain_text("Holds about")
+    expect(page.locator("#snippet-curl")).to_contain_text("Say three.")
+    show_all(page)
+    assert_accessible(page)
+    api.refuse(429, "rate_limit_error", "saturated", "Busy.")
+    again.press("Enter")
+    expect(page.locator("[data-part=error]")).to_contain_text("All models of this class are busy")
+    expect(turns.locator(".turn")).to_have_count(4)
+    expect(again).to_have_value("Say three.")
+    api.stream("Three.")
+    again.press("Enter")
+    expect(turns).to_contain_text("Three.")
+    assert api.said(4) == ["Say three."]
+    expect(turns.locator(".turn")).to_have_count(2)
+    api.stream("Four.")
+    send(page, "Say four.")
+    expect(turns).to_contain_text("Four.")
+    assert api.said(5) == ["Say three.", "Three.", "Say four."]
+
+
+def test_two_classes_answer_side_by_side_each_with_its_own_history_and_cost(page: Page, api: Api) -> None:
+    turns, estimate = page.get_by_role("log"), page.locator("[data-part=estimate]")
+    api.stream("One.")
+    send(page, "Say one.")
+    expect(turns).to_contain_text("Cost $0.00002")
+    page.get_by_label("Class", exact=True).select_option("mezzo")
+    page.get_by_label("Side by side with").select_option("forte")
+    page.get_by_label("Token limit").fill("1000")
+    page.get_by_label("Your message").fill("Say two.")
+    expect(estimate).to_contain_text(re.compile(r"Both together cost at most about \$\S+: mezzo \$\S+, forte \$\S+\."))
+    both, *each = (float(amount) for amount in re.findall(r"\$(\d+\.\d+)", estimate.inner_text())[:3])
+    assert both == pytest.approx(sum(each), rel=0.1)
+    api.stream("Two of mezzo.", model="mezzo")
+    api.stream("Two of forte.", model="forte")
+    page.keyboard.press("Enter")
+    expect(turns.get_by_role("heading", name="Answer of mezzo")).to_be_visible()
+    expect(turns.get_by_role("heading", name="Answer of forte")).to_be_visible()
+    expect(page.locator("[data-part=status]")).to_have_text("Both answers are complete.")
+    # One of them is the second request that was charged; nothing is charged for the third.
+    expect(turns.locator(".exchange").last.get_by_text(re.compile(r"^Cost \$"))).to_have_count(1)
+    expect(turns.get_by_text("Not charged")).to_have_count(1)
+    expect(turns.get_by_text(re.compile("^first after"))).to_have_count(3)
+    show_all(page)
+    assert_accessible(page)
+    api.stream("Three of mezzo.", model="mezzo")
+    api.refuse(429, "rate_limit_error", "saturated", "Busy.", model="forte")
+    send(page, "Say three.")
+    expect(page.locator("[data-part=error]")).to_contain_text("Answer of forte")
+    expect(turns).to_contain_text("Three of mezzo.")
+    asked = {body["model"]: place for place, body in enumerate(api.bodies) if place > 2}
+    assert api.said(asked["mezzo"]) == ["Say one.", "One.", "Say two.", "Two of mezzo.", "Say three."]
+    assert api.said(asked["forte"]) == ["Say one.", "One.", "Say two.", "Two of forte.", "Say three."]
+    # Without the other class, the first goes on.
+    page.get_by_label("Side by side with").select_option("")
+    api.stream("Four.")
+    send(page, "Say four.")
+    expect(turns).to_contain_text("Four.")
+    assert len(api.bodies) == 6
+    assert api.said(5)[-3:] == ["Say three.", "Three of mezzo.", "Say four."]
+
+
+def test_two_classes_call_tools_and_stop_stops_both(page: Page, api: Api) -> None:
+    turns = page.get_by_role("log")
+    page.locator("summary", has_text="Tools").click()
+    page.get_by_role("button", name="Insert an example").click()
+    page.get_by_label("Class", exact=True).select_option("mezzo")
+    page.get_by_label("Side by side with").select_option("forte")
+    api.stream("No tool.", model="mezzo")
+    api.stream({"tool_calls": [CALL]}, finish_reason="tool_calls", model="forte")
+    send(page, "The weather?")
+    page.get_by_label("Your result of get_weather for forte").fill("-4 degrees")
+    api.stream("Cold.", model="forte")
+    page.get_by_role("button", name="Send the results").click()
+    expect(turns).to_contain_text("Cold.")
+    # Only the class that called was asked.
+    assert [body["model"] for body in api.bodies[2:]] == ["forte"]
+    assert [each["role"] for each in api.bodies[2]["messages"]] == ["user", "assistant", "tool"]
+    held: list[Route] = []
+
+    def hold_back(route: Route) -> None:
+        held.append(route)
+
+    page.route(f"{API_URL}/**", hold_back)
+    mezzo, forte = (page.expect_request(is_for(model)) for model in ("mezzo", "forte"))
+    with mezzo, forte:
+        send(page, "Go on.")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(page.get_by_label("Your message")).to_have_value("Go on.")
+    asked = [json.loads(route.request.post_data or "{}") for route in held]
+    assert [[each["role"] for each in body["messages"]] for body in asked if body["model"] == "mezzo"] == [
+        ["user", "assistant", "user"]
+    ]
+
+
+def test_the_choice_of_a_tool_is_sent(page: Page, api: Api) -> None:
+    page.locator("summary", has_text="Tools").click()
+    choice = page.get_by_label("Choice of the tool")
+    page.get_by_role("button", name="Insert an example").click()
+    sent: list[Any] = []
+    for chosen in ("", "none", "required", "function get_weather"):
+        choice.select_option(chosen)
+        api.stream("Done.")
+        send(page, "Go on.")
+        expect(page.get_by_role("button", name="Retry")).to_be_visible()
+        sent.append(api.bodies[-1].get("tool_choice"))
+        page.get_by_role("button", name="Clear").click()
+    assert sent == [None, "none", "required", {"type": "function", "function": {"name": "get_weather"}}]
+    # A function that is no longer there is not chosen; without tools there is no choice.
+    page.get_by_label("Tools, as JSON").fill("[]")
+    expect(choice).to_have_value("")
+    choice.select_option("required")
+    api.stream("Done.")
+    send(page, "Go on.")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    assert "tool_choice" not in api.bodies[-1]
+
+
+def test_leaving_warns_while_there_is_a_conversation_or_a_draft(page: Page, api: Api) -> None:
+    warned: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        warned.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
+    page.get_by_label("Your message").fill("A draft")
+    usage = page.get_by_role("link", name="Usage", exact=True)
+    with page.expect_event("dialog"):
+        usage.click()
+    page.get_by_label("Your message").fill("")
+    api.stream("Hello.")
+    send(page, "Hello")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    with page.expect_event("dialog"):
+        usage.click()
+    assert warned == ["beforeunload", "beforeunload"]
+    assert page.url.endswith("/playground")
+    page.get_by_role("button", name="Clear").click()
+    usage.click()
+    page.wait_for_url("**/usage")
+    assert len(warned) == 2
+    assert page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
+
+
+def test_a_token_that_was_ended_is_replaced_once_and_errors_in_a_stream_are_shown(
+    console: ConsoleHarness, page: Page, api: Api
+) -> None:
+    api.refuse(401, "authentication_error", "invalid_api_key", "The API key is not valid.")
+    api.stream("Par", error={"message": "The model failed.", "type": "api_error", "code": "upstream_error"})
     send(page, "Hello")
     expect(page.locator("[data-part=error]")).to_contain_text("The model's provider failed")
     expect(page.get_by_role("log")).to_contain_text("The answer was cut off. You are charged for what was delivered.")
@@ -159,9 +465,7 @@ def test_a_token_that_was_ended_is_replaced_once_and_errors_in_a_stream_are_show
     expect(page.locator("[data-part=error]")).to_contain_text("You are signed out")
 
 
-def test_the_conversation_as_code_is_a_program_that_sends_it(console: ConsoleHarness, open_page: OpenPage) -> None:
-    page = open_page("/playground")
-    Api(page, console)
+def test_the_conversation_as_code_is_a_program_that_sends_it(page: Page, api: Api) -> None:
     said = 'It\'s "quoted" $HOME `x` \\ é \n second line'
     page.locator("summary", has_text="Tools").click()
     page.get_by_role("button", name="Insert an example").click()
@@ -183,11 +487,8 @@ def test_the_conversation_as_code_is_a_program_that_sends_it(console: ConsoleHar
     assert json.loads(shown.stdout) == sent
 
 
-def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
-    console: ConsoleHarness, open_page: OpenPage
-) -> None:
-    page = open_page("/playground")
-    api, estimate = Api(page, console), page.locator("[data-part=estimate]")
+def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(page: Page, api: Api) -> None:
+    estimate = page.locator("[data-part=estimate]")
     expect(estimate).to_be_hidden()
     page.get_by_label("Your message").fill("x" * 4_000)
     # 4,035 bytes of messages and no tools: 1,008 tokens, and 128 that the service adds, at the price of forte.
@@ -195,10 +496,10 @@ def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
     page.get_by_label("Token limit").fill("1000")
     expect(estimate).to_contain_text("Costs at most about $0.0026")
     expect(estimate).to_contain_text("Free credit $5.00.")
-    page.get_by_label("Class").select_option("fortissimo")
+    page.get_by_label("Class", exact=True).select_option("fortissimo")
     page.get_by_label("Token limit").fill("1000000")
     expect(estimate).to_contain_text("more than your free credit of $5.00")
-    api.stream({"content": "Hi."})
+    api.stream("Hi.")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("log")).to_contain_text("Cost $0.00002")
     expect(estimate).to_be_hidden()
@@ -206,6 +507,17 @@ def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
         prompt_estimate.UNSEEN_PROMPT_TOKENS,
         hold.FIRST_SLICE_TOKENS,
     )
+
+
+def test_in_french_the_script_speaks_french(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/playground", locale="fr-CA")
+    api = Api(page)
+    page.locator("#message").fill("Bonjour")
+    expect(page.locator("[data-part=estimate]")).to_contain_text(re.compile(r"0,\d+\s\$"))
+    api.stream("Salut.")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Réponse")).to_be_visible()
+    expect(page.get_by_role("button", name="Réessayer")).to_be_visible()
 
 
 def test_without_javascript_the_page_says_so_and_shows_a_program(console: ConsoleHarness, open_page: OpenPage) -> None:
@@ -236,10 +548,3 @@ def test_nothing_moves_when_the_script_arrives(console: ConsoleHarness, open_pag
     assert before is not None
     assert after is not None
     assert after["y"] == before["y"]
-
-
-def test_the_script_is_small() -> None:
-    assets = Assets()
-    asset = assets.find(assets.path_of("playground.js"))
-    assert asset is not None
-    assert len(asset.compressed) <= 6_000

@@ -65,3 +65,9 @@ def test_as_many_places_are_shown_as_amounts_have() -> None:
     assert words.exact_places(0) == words.exact_places(3 * DOLLAR // 10) == 2
     assert words.exact_places(DOLLAR // 1000, -1_500_000) == 4
     assert words.exact_places(1) == 9
+
+
+@pytest.mark.usefixtures("french")
+def test_browsers_are_told_in_french() -> None:
+    assert words.browser_words("Firefox on Linux") == "Firefox sur Linux"
+    assert words.browser_words("Unknown browser") == "Navigateur inconnu"

@@ -112,7 +112,7 @@ def chat_in_the_playground(up: Up, upstream: Upstream, page: Page, base_url: str
     page.on("request", note)
     playground = Playground(page)
 
-    # It streams: text and code as elements, and what it cost is what the ledger has charged.
+    # It streams: Markdown as elements, and what it cost is what the ledger has charged.
     upstream.replies.append(Reply(contents=ANSWER))
     playground.send(QUESTION)
     expect(playground.turns.locator("pre code")).to_have_text("reversed(text)")
@@ -149,6 +149,19 @@ def chat_in_the_playground(up: Up, upstream: Upstream, page: Page, base_url: str
     assert "-4 degrees" in json.dumps(said[-1])
     costs = playground.costs(4)
     assert sum(costs) == spent(up, account_id)
+
+    # Two classes answer at once, and both are charged.
+    page.get_by_label("Tools, as JSON").fill("")
+    page.get_by_label("Class", exact=True).select_option("mezzo")
+    page.get_by_label("Side by side with").select_option("forte")
+    upstream.replies += [Reply(contents=["Here ", "it is."]), Reply(contents=["Here ", "it is."])]
+    playground.send("Both of you.")
+    expect(playground.status).to_have_text("Both answers are complete.")
+    costs = playground.costs(6)
+    assert min(costs[4:]) > 0
+    assert costs[4] != costs[5]
+    assert sum(costs) == spent(up, account_id)
+    page.get_by_label("Side by side with").select_option("")
 
     # An error is shown as the API gives it, and nothing that was typed is lost.
     upstream.default_reply = Reply(status=400, body='{"error":{"message":"no","type":"invalid_request_error"}}')

@@ -44,7 +44,7 @@ def test_an_amount_leads_to_the_page_where_it_is_paid(
     assert f"${cents / 100:,.2f}" in answer.text
 
 
-@pytest.mark.parametrize("other", ["0.001", "ten", "-5", "1e3", "4.99", "1000.01", "9" * 12, ""])
+@pytest.mark.parametrize("other", ["0.001", "5,00", "ten", "-5", "1e3", "4.99", "1000.01", "9" * 12, ""])
 def test_an_amount_that_is_none_is_asked_for_again(console: ConsoleHarness, other: str) -> None:
     session = console.auth.sign_in()
     answer = console.post("/credit/add", {"form_id": "a1b2", "other": other}, session)

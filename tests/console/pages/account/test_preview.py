@@ -16,10 +16,10 @@ def test_a_question_shows_notes_passages_tokens_and_price(console: ConsoleHarnes
     for shown in ("I live in Ottawa", "[1] Zephyr manual.pdf", "page 2", "five years", "The whole prompt"):
         assert shown in answer.text
     figures = re.findall(r'<data value="([\d.]+)">', answer.text)
-    added, character, notes, passages, question, whole = map(Decimal, figures)
+    added, character, notes, passages, introduction, question, whole = map(Decimal, figures)
     assert notes > 0
     assert passages > 0
-    assert added == notes + passages
+    assert added == notes + passages + introduction
     assert whole == added + character + question
     assert len(console.backends.calls_of_page) <= 4
 
@@ -40,7 +40,8 @@ def test_the_question_stands_in_no_address_and_no_log(console: ConsoleHarness) -
     assert "location" not in answer.headers
     assert not any("Zephyr" in cookie for cookie in answer.cookies)
     assert "Zephyr" not in console.log_stream.getvalue()
-    assert "warranty" not in console.get("/preview?question=warranty", session).text
+    # What an address has of a question is not in the form. The footer leads back to the address.
+    assert "warranty</textarea>" not in console.get("/preview?question=warranty", session).text
 
 
 def test_a_question_that_is_refused_is_shown_with_the_reason(console: ConsoleHarness) -> None:
@@ -59,7 +60,7 @@ def test_without_metering_the_price_is_missing_and_the_rest_is_shown(console: Co
     console.backends.fail = {"StatementService.ListPrices": not_answering()}
     answer = console.post("/preview", {"question": QUESTION}, console.auth.sign_in())
     assert answer.status == 200
-    assert "Metering is not answering" in answer.text
+    assert "Prices cannot be shown right now" in answer.text
     assert "I live in Ottawa" in answer.text
 
 
@@ -74,3 +75,20 @@ def test_what_is_not_configured_is_told(console: ConsoleHarness) -> None:
     console.grounding.is_configured = False
     session = console.auth.sign_in()
     assert "Not configured on this service." in console.post("/preview", {"question": "x"}, session).text
+
+
+def test_notes_have_as_many_tokens_on_all_pages(console: ConsoleHarness) -> None:
+    console.grounding.fill()
+    session = console.auth.sign_in()
+    counts = r"(\d+) tokens"
+    memory = console.get("/memory", session).text
+    preview = console.post("/preview", {"question": QUESTION}, session).text
+    notes = preview[preview.index("<h2>Notes</h2>") : preview.index("<h2>Passages of documents</h2>")]
+    listed = [int(count) for count in re.findall(counts, notes)]
+    assert len(listed) == 4
+    assert sorted(listed) == sorted(int(count) for count in re.findall(counts, memory))[-4:]
+    for page, row in (
+        (memory, r'tokens-title">[^<]*</dt><dd><span class="figure">'),
+        (preview, r'">Notes</th><td[^>]*>'),
+    ):
+        assert re.findall(row + r"(\d+)<", page) == [str(sum(listed))]

@@ -30,7 +30,7 @@ def test_signing_in_leads_back_to_the_page_with_its_query(console: ConsoleHarnes
         asked = console.get(path)
         assert asked.headers["location"] == f"/sign-in?next={quote(path, safe='')}"
         shown = console.get(asked.headers["location"]).text
-        [kept] = set(re.findall(r'name="next" value="([^"]+)"', shown))
+        [kept] = set(re.findall(r'name="next" value="([^"]+)"', shown.partition("<footer")[0]))
         assert html.unescape(kept) == path
         console.auth.put_link()
         assert console.post("/sign-in", {"code": CODE, "next": path}).headers["location"] == path

@@ -1,0 +1,25 @@
+// A refusal in the words of the API, with what to do about it.
+
+import { dataOf, make, part, put, say } from "./elements.js";
+
+const advice = dataOf("advice");
+
+export function hideFailures() {
+  part("error").hidden = true;
+  part("error").replaceChildren();
+}
+
+export function showFailure(error, title) {
+  const wait = error.headers?.get("retry-after");
+  const requestId = error.headers?.get("x-request-id");
+  const text = advice[error.code] ?? advice[error.status] ?? advice[error.status < 500 ? 400 : 500];
+  const shape = [...new Set([error.status, error.type, error.code])].filter(Boolean).join(" · ");
+  const told = make("strong", "", error.message || shape);
+  // The API speaks English.
+  if (error.type) told.lang = "en";
+  const box = part("error");
+  if (title) put(box, make("p", "small", title));
+  put(box, told, make("p", "", wait ? `${text} ${say("retry", { seconds: wait })}` : text));
+  if (shape) put(box, make("p", "mono small", requestId ? `${shape} · ${say("request", { id: requestId })}` : shape));
+  box.hidden = false;
+}
