@@ -150,7 +150,7 @@ messages: .venv/dev ## After a change of the console's words: gather them in the
 	@$(BIN)/python -m tests.console.messages
 
 .PHONY: screenshots
-screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview"
+screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview --language fr"
 	@$(BIN)/python -m tests.console.browser.screenshots $(ARGS)
 
 .PHONY: console-figures

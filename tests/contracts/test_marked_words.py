@@ -20,38 +20,20 @@ MODULES = [
     for path in sorted((ROOT / "console" / name).rglob("*.py"))
     if str(path.relative_to(ROOT)) not in ENGLISH
 ]
-# Functions whose texts are marked, or for programs and operators' logs.
-UNSHOWN = {
-    *MARKS,
-    "Counter",
-    "Gauge",
-    "GaugeMetricFamily",
-    "Histogram",
-    "TypeVar",
-    "ValueError",
-    "compile",
-    "open_stream",
-}
+# Functions and macros whose texts are marked, or are for programs.
+UNSHOWN = {*MARKS, "Counter", "TypeVar", "ValueError", "cli", "compile", "live", "open_stream"}
+# Proper names, keys of figures, and an example for a model.
 NAMES = {
-    "Android",
-    "Chrome",
-    "ChromeOS",
-    "Edge",
-    "English",
-    "Firefox",
-    "Linux",
-    "Mac OS X",
-    "Node",
-    "Opera",
-    "Python",
-    "Safari",
-    "Windows",
-}
+    "Android", "Chrome", "ChromeOS", "Edge", "English", "Firefox", "Linux", "Mac OS X", "Node", "Opera", "Python",
+    "Safari", "Windows", "failed pages", " failed pages", "The weather of a city, now.",
+}  # fmt: skip
 # In place of what a template computes.
 COMPUTED = "\0"
 # Names and units that are the same in both languages, and the brand.
-NO_WORDS = re.compile(r"\b(?:Legato|Stripe|GitHub|UTC|API|CSV|JSON|SVG|ID|p\d\d|ms|HMAC|HTTP|URL|PDF|g|JavaScript)\b")
-WORD = re.compile(r"[^\W\d_]{1,}")
+NO_WORDS = re.compile(
+    r"\b(?:Legato|Stripe|GitHub|UTC|API|CSV|JSON|SVG|ID|p\d\d|ms|HMAC|HTTP|URL|PDF|g|s|auto|JavaScript|Ada|Acme)\b"
+)
+WORD = re.compile(r"[^\W\d_]")
 SHOWN_ATTRIBUTES = {"alt", "aria-label", "aria-description", "placeholder", "title"}
 # Their texts are commands, names of keys and addresses.
 LITERAL_TAGS = {"code", "kbd", "pre", "samp", "script", "style"}
@@ -129,7 +111,7 @@ def _unmarked_literals(code: list[str]) -> list[str]:
             calls.append(code[place - 1] if place else "")
         elif value == ")" and calls:
             calls.pop()
-        elif value[0] in "\"'" and not (calls and calls[-1] in MARKS) and FOR_PEOPLE.fullmatch(value[1:-1]):
+        elif value[0] in "\"'" and not UNSHOWN & set(calls) and FOR_PEOPLE.fullmatch(value[1:-1]):
             is_key = (
                 code[place + 1 : place + 2] == [":"]
                 or code[place + 1 : place + 2] == ["]"]

@@ -1,7 +1,8 @@
-"""Has axe look at a page, in both themes and both sizes, at what the page shows and at what it would open.
+"""Has axe look at a page, in both themes, both sizes and both languages, at what it shows and at what it would open.
 
-Every page and state is judged by every rule, both times. axe takes about 2 ms of processor time for an element, mostly
-for the contrast of text, so it is spared what it has seen:
+Every page and state is judged by every rule, both times: in English on a desktop, then in French on a phone, where the
+longer words have the least room. axe takes about 2 ms of processor time for an element, mostly for the contrast of
+text, so it is spared what it has seen:
 
 - of elements that look the same, down to their last descendants, and whose ancestors do (cells of a table, bars of a
   chart), it looks at the first two and the last: they have the same attributes, colours and fonts;
@@ -11,6 +12,7 @@ for the contrast of text, so it is spared what it has seen:
   judged.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +21,10 @@ from playwright.sync_api import BrowserContext, Page
 
 PHONE: Final[Any] = {"width": 390, "height": 844}
 DESKTOP: Final[Any] = {"width": 1280, "height": 860}
-LOOKS: Final[tuple[tuple[Any, Any], ...]] = (("light", DESKTOP), ("dark", PHONE))
+Look = tuple[Any, Any]
+DAYLIGHT: Final[Look] = ("light", DESKTOP)
+NIGHT: Final[Look] = ("dark", PHONE)
+LOOKS: Final = (DAYLIGHT, NIGHT)
 
 _AXE: Final = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 _OPTIONS: Final = {
@@ -37,21 +42,21 @@ def bring_axe(context: BrowserContext) -> None:
     context.add_init_script(_AXE)
 
 
-def take_first_look(page: Page) -> None:
-    """Gives a page the look that is judged first, before it goes elsewhere. If it still showed something, the browser
+def take_look(page: Page, look: Look) -> None:
+    """Gives a page the look that is judged next, before it goes elsewhere. If it still showed something, the browser
     would lay that out and paint it once more for each change."""
     page.evaluate("document.body.remove()")
-    scheme, size = LOOKS[0]
+    scheme, size = look
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size(size)
 
 
-def assert_accessible(page: Page) -> None:
+def assert_accessible(page: Page, looks: Sequence[Look] = LOOKS) -> None:
     """Finds no violation on a desktop in daylight, nor on a phone at night, and nothing wider than the window."""
     page.evaluate(_OPEN)
     if not page.evaluate("'axe' in window"):
         page.evaluate(_AXE)
-    for scheme, size in LOOKS:
+    for scheme, size in looks:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size(size)
         found = page.evaluate(_RUN, [_OPTIONS, APPROVED[scheme]])

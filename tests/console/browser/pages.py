@@ -7,6 +7,7 @@ from typing import Final
 
 from playwright.sync_api import Page
 
+from console.display.language import COOKIE, ENGLISH
 from tests.console.auth_rows import CODE, OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
 from tests.console.backends import Backends
 from tests.console.browser.actions import (
@@ -38,7 +39,9 @@ from tests.console.browser.actions import (
     try_a_wrong_code,
     try_a_wrong_password,
 )
+from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible, take_look
 from tests.console.browser.conftest import session_cookie
+from tests.console.browser.french import in_french
 from tests.console.browser.prepared_services import (
     Prepare,
     add_many_keys,
@@ -299,7 +302,7 @@ PATHS: Final = frozenset(
 )
 
 
-def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
+def open_state(page: Page, console: ConsoleHarness, name: str, language: str = ENGLISH) -> None:
     """Opens a page in one of the states of this list, in a page whose cookies are its own."""
     path, prepare, act = _find(name)
     console.backends.reset()
@@ -309,10 +312,35 @@ def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
     page.context.clear_cookies()
     if name not in STRANGERS:
         page.context.add_cookies([session_cookie(console, console.auth.sign_in())])
+    _choose(page, console, language)
     page.goto(path)
-    act(page)
+    act(page if language == ENGLISH else in_french(page))
     # Scripts have run by then: what they show belongs to the page.
     page.wait_for_load_state("load")
+
+
+def assert_accessible_in_both_languages(page: Page, console: ConsoleHarness, name: str) -> None:
+    """Has axe judge a state, which is open in English, in each language in one look."""
+    assert_accessible(page, (DAYLIGHT,))
+    take_look(page, NIGHT)
+    _show_in_french(page, console, name)
+    assert page.evaluate("document.documentElement.lang") == "fr-CA"
+    assert_accessible(page, (NIGHT,))
+
+
+def _show_in_french(page: Page, console: ConsoleHarness, name: str) -> None:
+    path, _prepare, act = _find(name)
+    if act is look and "#" not in path:
+        _choose(page, console, "fr")
+        page.reload()
+    else:
+        # What answers a form cannot be loaded again. Nor is a page loaded by another fragment of its address.
+        page.goto("about:blank")
+        open_state(page, console, name, "fr")
+
+
+def _choose(page: Page, console: ConsoleHarness, language: str) -> None:
+    page.context.add_cookies([{"name": COOKIE, "value": language, "url": console.origin}])
 
 
 def _find(name: str) -> tuple[str, Prepare, Act]:

@@ -1,8 +1,9 @@
 """Takes pictures of all pages in all states, on a desktop in daylight and on a phone at night, to look at.
 
-`make screenshots` writes them to build/screenshots; with names of states, only those.
+`make screenshots` writes them to build/screenshots; with names of states, only those; with `--language fr`, in French.
 """
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 from playwright.sync_api import sync_playwright
 
+from console.display.language import ENGLISH, LANGUAGES
 from tests.console.browser.axe import DESKTOP, PHONE
 from tests.console.browser.conftest import PATIENCE_MS, launch
 from tests.console.browser.pages import NAMES, OPERATOR_NAMES, open_state
@@ -19,7 +21,8 @@ FOLDER: Final = Path(__file__).parents[3] / "build" / "screenshots"
 LOOKS: Final = (("light-desktop", "light", DESKTOP), ("dark-phone", "dark", PHONE))
 
 
-def main(names: list[str]) -> None:
+def main(names: list[str], language: str) -> None:
+    suffix = "" if language == ENGLISH else f"-{language}"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder, sync_playwright() as play:
         console = ConsoleHarness(Path(folder))
@@ -36,8 +39,8 @@ def main(names: list[str]) -> None:
             context.set_default_timeout(PATIENCE_MS)
             page = context.new_page()
             for name in names or (*NAMES, *OPERATOR_NAMES):
-                open_state(page, console, name)
-                page.screenshot(path=FOLDER / f"{name}-{look}.png", full_page=True, animations="disabled")
+                open_state(page, console, name, language)
+                page.screenshot(path=FOLDER / f"{name}-{look}{suffix}.png", full_page=True, animations="disabled")
             context.close()
         browser.close()
         console.stop()
@@ -45,4 +48,8 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--language", choices=LANGUAGES, default=ENGLISH)
+    given = parser.parse_args()
+    main(given.names, given.language)

@@ -7,8 +7,8 @@ from playwright.sync_api import Page
 
 from console.routes import PAGES
 from tests.console.browser.aria import SNAPSHOTS, aria_of
-from tests.console.browser.axe import assert_accessible, take_first_look
-from tests.console.browser.pages import NAMES, PATHS, open_state
+from tests.console.browser.axe import DAYLIGHT, take_look
+from tests.console.browser.pages import NAMES, PATHS, assert_accessible_in_both_languages, open_state
 from tests.console.harness import ConsoleHarness
 
 
@@ -16,12 +16,12 @@ from tests.console.harness import ConsoleHarness
 def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
     """The accessibility tree is what a screen reader is told. `make aria-snapshots` writes the trees anew; read the
     difference before you commit it."""
-    take_first_look(visited)
+    take_look(visited, DAYLIGHT)
     open_state(visited, console, name)
     told, kept = aria_of(visited), SNAPSHOTS / f"{name}.txt"
     if os.environ.get("WRITE_ARIA_SNAPSHOTS"):
         kept.write_text(told)
-    assert_accessible(visited)
+    assert_accessible_in_both_languages(visited, console, name)
     assert visited.evaluate("window.refusedByPolicy") == []
     assert told == kept.read_text()
 

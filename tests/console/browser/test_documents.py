@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from services.auth.wire.messages import SWITCHES
-from tests.console.browser.axe import assert_accessible
+from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
+from tests.console.browser.french import in_french
 from tests.console.harness import ConsoleHarness
 from tests.support.pdfs import make_pdf
 from tests.support.up import Up
@@ -113,31 +114,35 @@ def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness
 
 
 def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.grounding.fill()
-    page = open_page("/preview")
-    page.get_by_label("Question").fill(QUESTION)
-    page.get_by_role("button", name="Preview", exact=True).click()
-    expect(page.get_by_text("The whole prompt")).to_be_visible()
-    assert QUESTION.rsplit(maxsplit=1)[-1] not in page.url
-    assert_accessible(page)
-    page.goto("/memory")
-    page.get_by_label("Search in the notes").fill("ottawa")
-    page.get_by_role("button", name="Search").click()
-    expect(page.get_by_text("1 note contains")).to_be_visible()
-    assert page.url.endswith("/memory/search")
-    assert_accessible(page)
-    page.goto("/memory")
-    page.get_by_role("textbox", name="Note", exact=True).fill(" ")
-    page.get_by_role("button", name="Add the note").click()
-    expect(page.get_by_role("alert")).to_be_focused()
-    assert_accessible(page)
-    console.auth.change_account(**dict.fromkeys(SWITCHES, False))
-    console.grounding.remove_all()
-    page.goto("/preview")
-    page.get_by_label("Question").fill(QUESTION)
-    page.get_by_role("button", name="Preview", exact=True).click()
-    expect(page.get_by_text("Switched off for this account.").first).to_be_visible()
-    assert_accessible(page)
+    for page, look in (
+        (open_page("/preview"), DAYLIGHT),
+        (in_french(open_page("/preview", locale="fr-CA")), NIGHT),
+    ):
+        console.grounding.fill()
+        console.auth.change_account(**dict.fromkeys(SWITCHES, True))
+        page.goto("/preview")
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_role("button", name="Preview", exact=True).click()
+        page.get_by_text("The whole prompt").wait_for()
+        assert QUESTION.rsplit(maxsplit=1)[-1] not in page.url
+        assert_accessible(page, (look,))
+        page.goto("/memory")
+        page.get_by_label("Search in the notes").fill("ottawa")
+        page.get_by_role("button", name="Search").click()
+        page.wait_for_url("**/memory/search")
+        assert_accessible(page, (look,))
+        page.goto("/memory")
+        page.get_by_role("textbox", name="Note", exact=True).fill(" ")
+        page.get_by_role("button", name="Add the note").click()
+        expect(page.get_by_role("alert")).to_be_focused()
+        assert_accessible(page, (look,))
+        console.auth.change_account(**dict.fromkeys(SWITCHES, False))
+        console.grounding.remove_all()
+        page.goto("/preview")
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_role("button", name="Preview", exact=True).click()
+        page.get_by_text("Switched off for this account.").first.wait_for()
+        assert_accessible(page, (look,))
 
 
 @pytest.mark.parametrize("path", ["/memory", "/documents", "/preview"])

@@ -3,18 +3,24 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.axe import assert_accessible, take_first_look
+from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible, take_look
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
-from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_NAMES, open_state
+from tests.console.browser.french import in_french
+from tests.console.browser.pages import (
+    OPERATOR_ACCOUNT,
+    OPERATOR_NAMES,
+    assert_accessible_in_both_languages,
+    open_state,
+)
 from tests.console.harness import ConsoleHarness
 from tests.console.processes import METRICS
 
 
 @pytest.mark.parametrize("name", OPERATOR_NAMES)
 def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
-    take_first_look(visited)
+    take_look(visited, DAYLIGHT)
     open_state(visited, console, name)
-    assert_accessible(visited)
+    assert_accessible_in_both_languages(visited, console, name)
     assert visited.evaluate("window.refusedByPolicy") == []
 
 
@@ -22,21 +28,24 @@ def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_p
     console.auth.be_operator()
     console.backends.fill_operator()
     console.metering.falsify_balance(5)
-    page = open_page(OPERATOR_ACCOUNT)
-    page.get_by_label("Amount in dollars").fill("5.00")
-    page.get_by_label("The same amount again").fill("50.00")
-    page.get_by_role("button", name="Book").click()
-    expect(page.get_by_role("alert")).to_contain_text("The two amounts differ")
-    assert_accessible(page)
-    page.goto("/operator/users")
-    page.get_by_label("Name", exact=True).fill("Mary")
-    page.get_by_role("button", name="Add the user").click()
-    page.get_by_text("The link is shown once").wait_for()
-    assert_accessible(page)
-    page.goto("/operator/ledger")
-    page.get_by_role("button", name="Run the audit").click()
-    page.get_by_text("One violation").wait_for()
-    assert_accessible(page)
+    for page, look in (
+        (open_page(OPERATOR_ACCOUNT), DAYLIGHT),
+        (in_french(open_page(OPERATOR_ACCOUNT, locale="fr-CA")), NIGHT),
+    ):
+        page.get_by_label("Amount in dollars").fill("5.00")
+        page.get_by_label("The same amount again").fill("50.00")
+        page.get_by_role("button", name="Book").click()
+        page.get_by_text("The two amounts differ").first.wait_for()
+        assert_accessible(page, (look,))
+        page.goto("/operator/users")
+        page.get_by_label("Name", exact=True).fill("Mary")
+        page.get_by_role("button", name="Add the user").click()
+        page.get_by_text("The link is shown once").wait_for()
+        assert_accessible(page, (look,))
+        page.goto("/operator/ledger")
+        page.get_by_role("button", name="Run the audit").click()
+        page.get_by_text("One violation").wait_for()
+        assert_accessible(page, (look,))
 
 
 def test_the_status_follows_while_the_page_is_visible(console: ConsoleHarness, open_page: OpenPage) -> None:
