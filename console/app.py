@@ -12,12 +12,13 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from console.display.language import _
 from console.routes import PAGES, PageRoute, find_page
 from console.web import step_up
 from console.web.capacity import Capacity
 from console.web.forms import Form, read_form, status_of
 from console.web.metrics import PageMetrics
-from console.web.visit import Console, Visit, sign_in_first, with_query, with_retry_after
+from console.web.visit import Console, Visit, no_such_page, sign_in_first, with_query, with_retry_after
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import Headers
@@ -132,9 +133,9 @@ class ConsoleApp:
         """Hides operators' pages from all other users, and refuses pages that a role does not include. The services
         refuse what these pages would ask for as well."""
         if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
-            raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+            raise no_such_page()
         if page.needs_notes_role and not visit.who.may_write:
-            raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+            raise LegatoError(Reason.ROLE_MISSING, _("Your role in this account does not allow this."))
 
     async def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:

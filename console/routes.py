@@ -31,9 +31,9 @@ from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
 from console.pages.user import invitation, security, sign_in, sso
 from console.web import step_up
+from console.web.forms import unreadable_form
 from console.web.refusals import Handler
 from console.web.shown_once import ShownOnce
-from services.chassis.errors import LegatoError, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,4 +205,4 @@ def find_page(method: str, path: str) -> tuple[PageRoute, dict[str, Any]]:
         match = re.fullmatch(pattern, path)
         if page.method == method and page.needs_sign_in and match:
             return page, match.groupdict()
-    raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.")
+    raise unreadable_form()

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import grpc
 import grpc.aio
 
+from console.display.service_words import service_words
 from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from legato_protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
@@ -79,9 +80,10 @@ class ServiceCalls:
             is_read = READS.fullmatch(path.rpartition("/")[2]) is not None
             replicas = self._replicas()[: 2 if is_read else 1]
             timeout_s = (timeout or (READ_TIMEOUT_S if is_read else CHANGE_TIMEOUT_S)) / len(replicas)
-            return await self._service.ask(
-                replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
-            )
+            with _in_the_visitors_words():
+                return await self._service.ask(
+                    replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
+                )
 
         return call
 
@@ -150,10 +152,19 @@ def token_metadata(access_token: bytes) -> TokenMetadata:
 def open_stream(title: str, call: CallT) -> Iterator[CallT]:
     """Translates the errors of a call in both directions, which ends with the block."""
     try:
-        with errors_of(title):
+        with _in_the_visitors_words(), errors_of(title):
             yield call
     finally:
         call.cancel()
+
+
+@contextmanager
+def _in_the_visitors_words() -> Iterator[None]:
+    try:
+        yield
+    except LegatoError as error:
+        error.message = service_words(error.message)
+        raise
 
 
 async def if_available(answer: Awaitable[AnswerT]) -> AnswerT | None:
@@ -180,8 +191,8 @@ class Services:
             return ReplicaChannel(title, name, address, certificates, log)
 
         self.auth = service("Sign-in", "auth", addresses("auth"))
-        self.metering = service("Metering", "metering", addresses("metering"))
-        self.router = service("The router", "router", addresses("router"))
+        self.metering = service("The ledger", "metering", addresses("metering"))
+        self.router = service("The chat service", "router", addresses("router"))
         self.payments = service("Payments", "payments", payments_address) if payments_address else None
         self._by_name = {"auth": self.auth, "metering": self.metering, "router": self.router}
         if self.payments is not None:

@@ -17,6 +17,9 @@ ENGLISH: Final = "en"
 COOKIE: Final = "legato-language"
 FOLDER: Final = Path(__file__).parents[1] / "locale"
 
+# Spaces that do not break.
+_FRENCH_FIGURES: Final = str.maketrans({",": "\N{NO-BREAK SPACE}", ".": ","})
+
 Catalogue = dict[str, tuple[str, ...]]
 
 _current: ContextVar[str] = ContextVar("language", default=ENGLISH)
@@ -87,6 +90,11 @@ def _weight(quality: str) -> float:
         return 0
 
 
+def in_figures(figure: str) -> str:
+    """Writes a figure, such as 1,234.5, as the language of the visit does."""
+    return figure.translate(_FRENCH_FIGURES) if is_french() else figure
+
+
 def gettext(message: str, **values: Any) -> str:
     """Returns the words of a message; `values` stand in place of `%(name)s`."""
     found = _CATALOGUES[_current.get()].get(message, (message,))[0] or message
@@ -95,10 +103,15 @@ def gettext(message: str, **values: Any) -> str:
 
 def ngettext(one: str, many: str, num: int, **values: Any) -> str:
     """Returns the words for a number of things, which may be in place of `%(num)s`."""
+    return plural_form(one, many, num) % {"num": in_figures(f"{num:,}"), **values}
+
+
+def plural_form(one: str, many: str, num: int) -> str:
+    """Returns the message for a number of things; templates put values in place themselves, and escape them."""
     # In French, nothing is singular.
     form = int(num > 1) if is_french() else int(num != 1)
     translated = _CATALOGUES[_current.get()].get(one, (one, many))
-    return (translated[form] or (one, many)[form]) % {"num": num, **values}
+    return translated[form] or (one, many)[form]
 
 
 def mark(message: str) -> str:

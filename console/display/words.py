@@ -7,10 +7,10 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.display.language import N_
+from console.display.language import N_, _, in_figures, is_french, ngettext
 from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.type.v1 import access_token_pb2
-from services.chassis.money import NANOS_PER_DOLLAR
+from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
 SCOPES: Final = {
     auth_pb2.SCOPE_INFERENCE: ("inference", N_("Chat")),
@@ -48,19 +48,38 @@ OPERATOR_PAGES: Final = (
     ("/operator/audit-log", "log", N_("Audit log"), "E"),
 )
 MONTHS: Final = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    N_("January"), N_("February"), N_("March"), N_("April"), N_("May"), N_("June"), N_("July"), N_("August"),
+    N_("September"), N_("October"), N_("November"), N_("December"),
 )  # fmt: skip
+SHORT_MONTHS: Final = (
+    N_("Jan"), N_("Feb"), N_("Mar"), N_("Apr"), N_("May"), N_("Jun"), N_("Jul"), N_("Aug"), N_("Sep"), N_("Oct"),
+    N_("Nov"), N_("Dec"),
+)  # fmt: skip
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+
+
+def number(value: float, places: int = 0) -> str:
+    return in_figures(f"{value:,}" if isinstance(value, int) and not places else f"{value:,.{places}f}")
+
+
+def percent(share: float, places: int = 0) -> str:
+    return f"{number(100 * share, places)}{NO_BREAK}%"
+
+
+def dollars(nanos: int, digits: str) -> str:
+    """Puts sign and currency to the digits of an amount, which have none."""
+    sign = "−" if nanos < 0 else ""
+    return f"{sign}{digits}{NO_BREAK}$" if is_french() else f"{sign}${digits}"
 
 
 def usd(nanos: int, places: int | None = None) -> str:
     """Formats money for reading: cents, or three significant digits of what is less than ten cents; or with as many
     `places` as a column of it has."""
-    dollars = Decimal(nanos) / NANOS_PER_DOLLAR
+    amount = Decimal(nanos) / NANOS_PER_DOLLAR
     if places is None:
         places = significant_places(nanos, 3)
-    rounded = abs(dollars).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
-    return f"{'−' if nanos < 0 else ''}${rounded:,f}"
+    rounded = abs(amount).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
+    return dollars(nanos, in_figures(f"{rounded:,f}"))
 
 
 def significant_places(nanos: int, digits: int) -> int:
@@ -72,13 +91,25 @@ def significant_places(nanos: int, digits: int) -> int:
 def credit(nanos: int) -> str:
     """Formats what is left: to cents, never more than there is."""
     cents = (Decimal(nanos) / NANOS_PER_DOLLAR).quantize(Decimal("0.01"), ROUND_DOWN)
-    return f"{'−' if nanos < 0 else ''}${abs(cents):,}"
+    return dollars(nanos, in_figures(f"{abs(cents):,}"))
 
 
 def exact(nanos: int) -> str:
-    """Formats all nine decimals."""
-    dollars, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
-    return f"{'−' if nanos < 0 else ''}${dollars:,}.{rest:09d}"
+    """Formats exactly, with at least two decimals."""
+    whole, _point, fraction = format_usd(abs(nanos)).partition(".")
+    return dollars(nanos, in_figures(f"{int(whole):,}.{fraction}"))
+
+
+def nine_decimals(nanos: int) -> str:
+    """Returns the digits of an amount to the nano-dollar."""
+    whole, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
+    return in_figures(f"{whole:,}.{rest:09d}")
+
+
+def product(millionths: int) -> str:
+    """Formats millionths of a nano-dollar exactly: what tokens cost before the sum is rounded."""
+    whole, rest = divmod(millionths, NANOS_PER_DOLLAR * 1_000_000)
+    return dollars(whole, in_figures(f"{whole:,}.{f'{rest:015d}'.rstrip('0').ljust(2, '0')}"))
 
 
 def plural(count: int, one: str, many: str = "") -> str:
@@ -89,10 +120,10 @@ def plural(count: int, one: str, many: str = "") -> str:
 def size(count: int) -> str:
     """Formats a number of bytes by its largest unit."""
     if count < 1024:
-        return plural(count, "byte")
+        return ngettext("%(num)s byte", "%(num)s bytes", count)
     if count < 1024**2:
-        return f"{count / 1024:.0f} KB"
-    return f"{count / 1024**2:.1f} MB"
+        return _("%(size)s KB", size=number(count / 1024))
+    return _("%(size)s MB", size=number(count / 1024**2, 1))
 
 
 def time_of(stamp: Timestamp) -> datetime:
@@ -100,11 +131,29 @@ def time_of(stamp: Timestamp) -> datetime:
 
 
 def day(when: date) -> str:
-    return f"{when.day} {MONTHS[when.month - 1]} {when.year}"
+    return f"{_day_of_month(when)} {month(when)}"
 
 
 def short_day(when: date, *, year: bool = False) -> str:
-    return f"{when.day} {MONTHS[when.month - 1][:3]}{f' {when.year}' if year else ''}"
+    name = _(SHORT_MONTHS[when.month - 1])
+    return f"{_day_of_month(when)} {name}{f' {when.year}' if year else ''}"
+
+
+def _day_of_month(when: date) -> str:
+    return "1er" if when.day == 1 and is_french() else str(when.day)
+
+
+def month(when: date) -> str:
+    return f"{_(MONTHS[when.month - 1])} {when.year}"
+
+
+def short_month(when: date) -> str:
+    return f"{_(SHORT_MONTHS[when.month - 1])} {when.year}"
+
+
+def clock(when: datetime) -> str:
+    """Formats a time of day: 14:05, or 14 h 05."""
+    return f"{when.hour}{NO_BREAK}h{NO_BREAK}{when:%M}" if is_french() else f"{when:%H:%M}"
 
 
 def action_words(action: str) -> str:
@@ -116,9 +165,9 @@ def day_range(first: date, last: date) -> str:
     if first == last:
         return day(first)
     if (first.year, first.month) == (last.year, last.month):
-        return f"{first.day}–{day(last)}"
+        return f"{_day_of_month(first)}–{day(last)}"
     if first.year == last.year:
-        return f"{first.day} {MONTHS[first.month - 1]} – {day(last)}"
+        return f"{_day_of_month(first)} {_(MONTHS[first.month - 1])} – {day(last)}"
     return f"{day(first)} – {day(last)}"
 
 
@@ -126,16 +175,16 @@ def in_words(span: timedelta) -> str:
     """Formats a duration by its largest unit."""
     minutes = int(span.total_seconds() // 60)
     if minutes < 60:
-        return plural(max(1, minutes), "minute")
+        return ngettext("%(num)s minute", "%(num)s minutes", max(1, minutes))
     if minutes < 48 * 60:
-        return plural(minutes // 60, "hour")
-    return f"{minutes // (24 * 60)} days"
+        return ngettext("%(num)s hour", "%(num)s hours", minutes // 60)
+    return ngettext("%(num)s day", "%(num)s days", minutes // (24 * 60))
 
 
 def listed(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
+    return _("%(first)s and %(last)s", first=", ".join(items[:-1]), last=items[-1])
 
 
 def browser_of(user_agent: str) -> str:

@@ -1,17 +1,21 @@
 """Posted forms: their fields, the rules that fields obey, and what is wrong with those that break them."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from console.display.language import _, is_french
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import parse_usd
 
 LARGEST_FORM_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 200
 LONGEST_NAME: Final = 100
+_SPACES: Final = re.compile(r"\s")
+_THOUSANDS: Final = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")
 # Statuses of refusals that the API does not have.
 STATUSES: Final = {
     Reason.SESSION_ENDED: 401,
@@ -72,7 +76,7 @@ class Rules:
 
     def require_name(self) -> str:
         name = self.form.get("name")
-        self.require(1 <= len(name) <= LONGEST_NAME, "name", "A name has 1 to 100 characters.")
+        self.require(1 <= len(name) <= LONGEST_NAME, "name", _("A name has 1 to 100 characters."))
         return name
 
     def parse(self, parse: Callable[[str], Any], field: str, problem: str, otherwise: Any = None) -> Any:
@@ -86,8 +90,14 @@ class Rules:
 
 
 def parse_dollars(given: str) -> int:
-    """Returns an amount in nano-dollars; raises a ValueError."""
-    return parse_usd(given.removeprefix("$"))
+    """Returns an amount as the visitor's language writes it, in nano-dollars; raises a ValueError. A comma is between
+    thousands in English and before cents in French, and neither is taken for the other."""
+    plain = _SPACES.sub("", given).strip("$")
+    if is_french():
+        plain = plain.replace(",", ".")
+    elif _THOUSANDS.fullmatch(plain):
+        plain = plain.replace(",", "")
+    return parse_usd(plain)
 
 
 def status_of(error: LegatoError) -> int:
@@ -105,12 +115,16 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
             if len(body) > most_bytes:
                 raise _too_large()
     except ClientDisconnect:
-        raise LegatoError(Reason.REQUEST_INVALID, "The form was not sent completely.") from None
+        raise LegatoError(Reason.REQUEST_INVALID, _("The form was not sent completely.")) from None
     return bytes(body)
 
 
+def unreadable_form() -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, _("The form cannot be read."))
+
+
 def _too_large() -> LegatoError:
-    return LegatoError(Reason.BODY_TOO_LARGE, "The form is too large.")
+    return LegatoError(Reason.BODY_TOO_LARGE, _("The form is too large."))
 
 
 async def read_form(request: Request) -> Form:
@@ -121,4 +135,4 @@ async def read_form(request: Request) -> Form:
     try:
         return Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError:
-        raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.") from None
+        raise unreadable_form() from None

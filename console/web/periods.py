@@ -7,17 +7,18 @@ from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.display.words import MONTHS, day, day_range
+from console.display.language import N_, _
+from console.display.words import clock, day, day_range, month, short_day, short_month
 from console.web.zones import Zone
 
 CHOICES: Final = {
-    "today": "Today",
-    "7": "Last 7 days",
-    "30": "Last 30 days",
-    "90": "Last 90 days",
-    "month": "This month",
-    "last-month": "Last month",
-    "custom": "From … to …",
+    "today": N_("Today"),
+    "7": N_("Last 7 days"),
+    "30": N_("Last 30 days"),
+    "90": N_("Last 90 days"),
+    "month": N_("This month"),
+    "last-month": N_("Last month"),
+    "custom": N_("From … to …"),
 }
 DEFAULT: Final = "30"
 EARLIEST: Final = date(2020, 1, 1)
@@ -71,15 +72,14 @@ class Period:
 
     def title_of(self, column: date) -> str:
         if isinstance(column, datetime):
-            return f"{day(column.date())}, {column:%H:%M}"
-        return day(column) if self.unit == "day" else f"{MONTHS[column.month - 1]} {column.year}"
+            return f"{day(column.date())}, {clock(column)}"
+        return day(column) if self.unit == "day" else month(column)
 
     def mark_of(self, column: date) -> str:
         """Returns a short name, for an axis."""
         if isinstance(column, datetime):
-            return f"{column:%H:%M}"
-        name = MONTHS[column.month - 1][:3]
-        return f"{column.day} {name}" if self.unit == "day" else f"{name} {column.year}"
+            return clock(column)
+        return short_day(column) if self.unit == "day" else short_month(column)
 
     @property
     def query(self) -> dict[str, str]:
@@ -116,9 +116,9 @@ def _named(choice: str, zone: Zone, today: date) -> Period:
 def _custom(query: Mapping[str, str], zone: Zone, today: date) -> Period:
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
     if first is None or last is None:
-        return replace(_named(DEFAULT, zone, today), problem="Give both dates, as year-month-day.")
+        return replace(_named(DEFAULT, zone, today), problem=_("Give both dates, as year-month-day."))
     if first > last:
-        return replace(_named(DEFAULT, zone, today), problem="The first day must not be after the last.")
+        return replace(_named(DEFAULT, zone, today), problem=_("The first day must not be after the last."))
     return Period("custom", max(first, EARLIEST), max(min(last, today), first, EARLIEST), zone)
 
 

@@ -55,7 +55,7 @@ def new_environment(assets: Assets) -> Environment:
     )
     # A sentence may go over several lines of a template.
     environment.policies["ext.i18n.trimmed"] = True
-    environment.install_gettext_callables(language.gettext, language.ngettext, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_callables(language.gettext, language.plural_form, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
         asset=assets.path_of,
         language=language.tag,
@@ -69,13 +69,25 @@ def new_environment(assets: Assets) -> Environment:
         plural=words.plural,
         long_day=words.day,
         short_day=words.short_day,
+        in_words=words.in_words,
         action_words=words.action_words,
         operator_pages=words.OPERATOR_PAGES,
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),
     )
     environment.filters.update(
-        usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger, size=words.size
+        usd=_money,
+        credit=_credit,
+        exact_usd=words.exact,
+        product_usd=words.product,
+        ledger=_ledger,
+        number=words.number,
+        percent=words.percent,
+        size=words.size,
+        time=_time,
+        # Without the currency.
+        exact=format_usd,
+        product=_product,
     )
     return environment
 
@@ -95,8 +107,8 @@ def _data(nanos: int, shown: str) -> Markup:
 
 def _ledger(nanos: int) -> Markup:
     """Formats all nine decimals, so that columns align and add up; what is less than a cent stands back."""
-    shown = words.exact(nanos)
-    return _data(nanos, f'{shown[:-7]}<span class="rest">{shown[-7:]}</span>')
+    digits = words.nine_decimals(nanos)
+    return _data(nanos, words.dollars(nanos, f'{digits[:-7]}<span class="rest">{digits[-7:]}</span>'))
 
 
 def _product(millionths: int) -> str:
@@ -110,7 +122,7 @@ def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:
     moment = words.time_of(when) if isinstance(when, Timestamp) else when.astimezone(UTC)
     shown = words.short_day(moment.date(), year=True)
     if to != "day":
-        shown = f"{shown}, {moment:%H:%M} UTC"
+        shown = f"{shown}, {words.clock(moment)} UTC"
     # A day is the same everywhere only if it is not moved.
     data = "" if to == "day" and isinstance(when, datetime) else f' data-to="{to}"'
     return Markup(f'<time datetime="{moment:%Y-%m-%dT%H:%M:%SZ}"{data}>{shown}</time>')  # noqa: S704

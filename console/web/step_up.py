@@ -4,7 +4,7 @@ import json
 
 from starlette.responses import Response
 
-from console.web.forms import Form, Refusal, status_of
+from console.web.forms import Form, Refusal, status_of, unreadable_form
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2 as pb
@@ -93,7 +93,7 @@ def _parse(pending: str) -> tuple[str, str, Form]:
         fields = [(str(name), str(value)) for name, value in given["fields"]]
         return str(given["method"]), str(given["path"]), Form(fields)
     except (ValueError, KeyError, TypeError):
-        raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.") from None
+        raise unreadable_form() from None
 
 
 async def _page(visit: Visit, pending: str, refusal: Refusal | None = None, done: str = "") -> Response:

@@ -6,6 +6,8 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
+from console.display.language import _
+from console.web.forms import unreadable_form
 from services.chassis.errors import LegatoError, Reason
 
 PIECE_BYTES: Final = 64 * 1024
@@ -25,7 +27,7 @@ class Upload:
         kind, options = parse_options_header(request.headers.get("content-type", ""))
         self._boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data" or not self._boundary:
-            raise _unreadable()
+            raise unreadable_form()
         self._parser: MultipartParser = MultipartParser(
             self._boundary,
             {
@@ -57,7 +59,7 @@ class Upload:
     async def open(self) -> None:
         while not self._has_begun:
             if self._is_over or self._bytes_read > MOST_BYTES_BEFORE_FILE:
-                raise LegatoError(Reason.REQUEST_INVALID, "The form has no file.", param="document")
+                raise LegatoError(Reason.REQUEST_INVALID, _("The form has no file."), param="document")
             await self._read()
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -81,9 +83,11 @@ class Upload:
                 raise ClientDisconnect
             self._parser.write(chunk)
         except ClientDisconnect:
-            raise LegatoError(Reason.REQUEST_INVALID, "The file was not sent completely.", param="document") from None
+            raise LegatoError(
+                Reason.REQUEST_INVALID, _("The file was not sent completely."), param="document"
+            ) from None
         except FormParserError:
-            raise _unreadable() from None
+            raise unreadable_form() from None
         self._bytes_read += len(chunk)
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
@@ -119,7 +123,3 @@ class Upload:
 
     def _on_end(self) -> None:
         self._is_over = True
-
-
-def _unreadable() -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.")

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.display import language
+from console.display.language import _
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
@@ -127,7 +128,7 @@ class Visit:
     def payments(self) -> PaymentsCalls:
         """Returns payments, where credit can be bought; elsewhere there is no such page."""
         if self.console.services.payments is None:
-            raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+            raise no_such_page()
         return PaymentsCalls(self.console.services.payments, self)
 
     @property
@@ -294,7 +295,7 @@ class Visit:
     def require_step_up(self) -> None:
         """Asks who it is before anything is done: the services would ask too, each at its own step."""
         if time_of(self.who.resolved.step_up_until_time) <= self.now:
-            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+            raise LegatoError(Reason.STEP_UP_REQUIRED, _("Confirm that it is you, then repeat this."))
 
     async def record_operator_action(
         self, action: "pb.OperatorAction.ValueType", account_id: str = "", object_id: str = ""
@@ -341,8 +342,12 @@ def with_retry_after(response: Response, error: LegatoError) -> Response:
     return response
 
 
+def no_such_page() -> LegatoError:
+    return LegatoError(Reason.NOT_FOUND, _("There is no such page."))
+
+
 def sign_in_first() -> LegatoError:
-    return LegatoError(Reason.SESSION_ENDED, "Please sign in.")
+    return LegatoError(Reason.SESSION_ENDED, _("Please sign in."))
 
 
 def own_path(given: str, otherwise: str = "/") -> str:

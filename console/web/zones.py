@@ -8,6 +8,8 @@ from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from console.display.language import _
+
 ZONE_COOKIE: Final = "legato-zone"
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _HOUR: Final = timedelta(hours=1)
@@ -18,8 +20,15 @@ class Zone:
     info: tzinfo
     # Empty: UTC.
     name: str
-    # Says which days are meant.
-    words: str
+    # One that is not a number of whole hours from UTC, so that days are UTC.
+    refused_name: str = ""
+
+    @property
+    def words(self) -> str:
+        """Says which days are meant."""
+        if self.refused_name:
+            return _("Days are UTC: %(zone)s is not a number of whole hours from UTC.", zone=self.refused_name)
+        return _("Days are those of %(zone)s.", zone=self.name.replace("_", " ")) if self.name else _("Days are UTC.")
 
     def date_of(self, stamp: Timestamp) -> date:
         return datetime.fromtimestamp(stamp.seconds, self.info).date()
@@ -32,7 +41,7 @@ class Zone:
         return datetime.combine(day, time(), self.info).astimezone(UTC)
 
 
-UTC_ZONE: Final = Zone(UTC, "", "Days are UTC.")
+UTC_ZONE: Final = Zone(UTC, "")
 
 
 def find_zone(name: str, now: datetime) -> Zone:
@@ -45,6 +54,5 @@ def find_zone(name: str, now: datetime) -> Zone:
         return UTC_ZONE
     months = [datetime(year, month, 1, tzinfo=UTC) for year in (now.year - 1, now.year) for month in range(1, 13)]
     if any((moment.astimezone(info).utcoffset() or _HOUR) % _HOUR for moment in months):
-        words = f"Days are UTC: {name} is not a number of whole hours from UTC."
-        return Zone(UTC, "", words)
-    return Zone(info, name, f"Days are those of {name.replace('_', ' ')}.")
+        return Zone(UTC, "", refused_name=name)
+    return Zone(info, name)

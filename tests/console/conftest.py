@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from console.display import language
 from tests.console.auth_rows import CODE, INVITATION
 from tests.console.harness import ConsoleHarness
 
@@ -26,6 +27,14 @@ def running_console() -> Iterator[ConsoleHarness]:
     harness.stop()
     _assert_nothing_secret(harness.log_stream.getvalue())
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def french() -> Iterator[None]:
+    """Speaks French for the time of a test."""
+    language.speak("fr")
+    yield
+    language.speak(language.ENGLISH)
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     await given.open()
     if not given.name:
         raise LegatoError(Reason.REQUEST_INVALID, "Choose a file.", param="document")
-    with open_stream("The router", visit.router.grounding.AddAttachment()) as call:
+    with open_stream("The chat service", visit.router.grounding.AddAttachment()) as call:
         head = pb.AddAttachmentRequest(account_id=visit.account_id, name=given.name, size_bytes=given.size_bytes)
         await call.write(head)
         # The router says what it has after each piece: the next one is sent then. A write that fails, since the call

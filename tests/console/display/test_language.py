@@ -11,14 +11,9 @@ from tests.console.harness import ConsoleHarness
 from tests.console.messages import as_po, marked_words
 
 PLACEHOLDER = re.compile(r"%(?:%|\(\w+\)[\d.]*[sdf])")
+# Spaces at which no line may break, and straight apostrophes.
+MISTYPED = re.compile(r" (?:[:;?!»$]|%(?!\())|« |'")
 TAG = re.compile(r"</?\w+[^>]*>")
-
-
-@pytest.fixture
-def french() -> str:
-    """Speaks French; a test's context is its own."""
-    language.speak("fr")
-    return "fr"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +43,11 @@ def test_the_catalogue_has_every_word_of_the_console_and_no_other() -> None:
     assert text == as_po("fr", messages, translated), "make messages"
 
 
+def test_french_is_set_with_spaces_that_do_not_break_and_curved_apostrophes() -> None:
+    texts = [form for forms in read_catalogue(catalogue_path("fr").read_text()).values() for form in forms]
+    assert [text for text in texts if MISTYPED.search(text)] == []
+
+
 def test_a_translation_has_the_placeholders_and_the_markup_of_its_message() -> None:
     differing = []
     messages = marked_words()
@@ -59,13 +59,16 @@ def test_a_translation_has_the_placeholders_and_the_markup_of_its_message() -> N
     assert differing == []
 
 
-def test_words_are_in_the_language_of_the_visit_and_nothing_is_singular_in_french(french: str) -> None:
+@pytest.mark.usefixtures("french")
+def test_words_are_in_the_language_of_the_visit_and_nothing_is_singular_in_french() -> None:
     assert gettext("Sign out") == "Se déconnecter"
     one, many = "One field needs another look", "%(num)s fields need another look"
     assert ngettext(one, many, 0) == ngettext(one, many, 1) != ngettext(one, many, 2)
+    assert ngettext(one, many, 1234) == "1\N{NO-BREAK SPACE}234 champs sont à revoir"
 
 
-def test_a_services_words_are_marked_as_english_where_the_page_is_not(french: str) -> None:
+@pytest.mark.usefixtures("french")
+def test_a_services_words_are_marked_as_english_where_the_page_is_not() -> None:
     assert EnglishText("a < b").__html__() == '<span lang="en">a &lt; b</span>'
     language.speak("en")
     assert EnglishText("a < b").__html__() == "a &lt; b"

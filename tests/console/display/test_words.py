@@ -1,4 +1,4 @@
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -24,6 +24,34 @@ def test_days_are_shown_as_a_range() -> None:
     assert words.day_range(date(2026, 12, 3), date(2026, 12, 9)) == "3–9 December 2026"
     assert words.day_range(date(2026, 11, 28), date(2026, 12, 9)) == "28 November – 9 December 2026"
     assert words.day_range(date(2026, 12, 3), date(2026, 12, 3)) == "3 December 2026"
+
+
+@pytest.mark.usefixtures("french")
+def test_figures_are_written_as_canadians_write_them_in_french() -> None:
+    written = [
+        words.usd(1234 * DOLLAR + 560_000_000), words.usd(-8_400_000), words.credit(4_999_999_999),
+        words.exact(1234 * DOLLAR + 1), words.product(12_345_600_000_000_000), words.number(1_234_567),
+        words.number(0.25, 1), words.percent(0.123, 1), words.size(1536 * 1024),
+    ]  # fmt: skip
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in written] == [
+        "1 234,56 $", "−0,00840 $", "4,99 $", "1 234,000000001 $", "12,3456 $", "1 234 567", "0,2", "12,3 %", "1,5 Mo",
+    ]  # fmt: skip
+
+
+def test_exact_amounts_have_all_their_decimals_and_thousands_apart() -> None:
+    assert (words.exact(1234 * DOLLAR + 1), words.exact(-5 * DOLLAR)) == ("$1,234.000000001", "−$5.00")
+    assert words.number(9_007_199_254_740_993) == "9,007,199,254,740,993"
+    assert words.size(1) == "1 byte"
+
+
+@pytest.mark.usefixtures("french")
+def test_days_and_times_are_written_in_french() -> None:
+    assert words.day_range(date(2026, 12, 1), date(2026, 12, 9)) == "1er–9 décembre 2026"
+    assert words.day_range(date(2026, 11, 28), date(2026, 12, 9)) == "28 novembre – 9 décembre 2026"
+    assert words.short_day(date(2026, 2, 1), year=True) == "1er févr. 2026"
+    assert words.clock(datetime(2026, 2, 1, 9, 5, tzinfo=UTC)) == "9\N{NO-BREAK SPACE}h\N{NO-BREAK SPACE}05"
+    assert words.in_words(timedelta(hours=1)) == "1\N{NO-BREAK SPACE}heure"
+    assert words.listed(["a", "b", "c"]) == "a, b et c"
 
 
 def test_browsers_are_named() -> None:
