@@ -8,6 +8,7 @@ from typing import Any, Final
 from console.pages.account import (
     credit,
     documents,
+    errors_and_speed,
     keys,
     memory,
     notices,
@@ -103,6 +104,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/keys/{key_id}/revoke", post=keys.revoke),
     *_page("/usage", get=usage.show),
     *_page("/usage.csv", get=usage.download),
+    *_page("/errors-and-speed", get=errors_and_speed.show),
     *_page("/requests", get=requests.show),
     *_page("/requests.csv", get=requests.download),
     *_page("/requests/{request_id}", get=requests.show_one),

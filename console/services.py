@@ -20,6 +20,7 @@ from legato_protos.auth.v1.users_pb2_grpc import (
     UserAdminServiceStub,
     UserServiceStub,
 )
+from legato_protos.metering.v1.chat_outcomes_pb2_grpc import ChatOutcomeServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
@@ -132,6 +133,7 @@ class MeteringCalls(ServiceCalls):
     notice_thresholds = _stub(NoticeThresholdServiceStub)
     credit_admin = _stub(CreditAdminServiceStub)
     reports = _stub(ReportServiceStub)
+    chat_outcomes = _stub(ChatOutcomeServiceStub)
 
 
 class RouterCalls(ServiceCalls):
