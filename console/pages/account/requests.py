@@ -10,7 +10,7 @@ from starlette.responses import Response
 from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
 from console.display.language import _
 from console.display.receipts import BASES, arithmetic_of, end_of
-from console.display.words import time_of
+from console.display.words import significant_places, time_of
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import Days, days_in
@@ -61,6 +61,8 @@ async def show(visit: Visit) -> Response:
         listed=listed,
         names=names,
         end_of=end_of,
+        # One for the whole column.
+        places=max((significant_places(each.charged_nanos or each.held_nanos, 3) for each in shown), default=2),
         classes=CLASSES,
         file_path=with_query("/requests.csv", choice.query),
         zone=visit.zone,
