@@ -29,7 +29,7 @@ CLIENT_GONE: Final = "CLIENT_GONE"
 CREDIT_SPENT: Final = "CREDIT_SPENT"
 
 
-class Failure(NamedTuple):
+class FailureKey(NamedTuple):
     account_id: str
     key_id: str
     class_id: str
@@ -44,13 +44,15 @@ class FailureCounts:
         self._replicas = replicas
         self._clock = clock
         self._log = log
-        self.counts: Counter[Failure] = Counter()
+        self.counts: Counter[FailureKey] = Counter()
         self._passed_over = 0
 
     def count(self, principal: Principal, class_id: str, reason: str, *, is_cut: bool = False) -> None:
         """Counts one chat; its class is empty if it is not known yet."""
         now_s = int(self._clock.now().timestamp())
-        failure = Failure(principal.account_id, principal.key_id, class_id, str(reason), is_cut, now_s - now_s % HOUR_S)
+        failure = FailureKey(
+            principal.account_id, principal.key_id, class_id, str(reason), is_cut, now_s - now_s % HOUR_S
+        )
         if failure in self.counts or len(self.counts) < COUNTS_MOST:
             self.counts[failure] += 1
         else:
@@ -71,7 +73,7 @@ class FailureCounts:
             self._log.warning("failures.lost", chats=self._passed_over)
             self._passed_over = 0
         counts, self.counts = self.counts, Counter()
-        by_replica: defaultdict[MeteringReplica, Counter[Failure]] = defaultdict(Counter)
+        by_replica: defaultdict[MeteringReplica, Counter[FailureKey]] = defaultdict(Counter)
         for failure, requests in counts.items():
             try:
                 by_replica[self._replicas.for_account(failure.account_id)][failure] = requests
@@ -88,7 +90,7 @@ class FailureCounts:
                     self._log.debug("failures.lost", reason=error.reason)
 
 
-def _report(counts: Counter[Failure]) -> pb.ReportFailuresRequest:
+def _report(counts: Counter[FailureKey]) -> pb.ReportFailuresRequest:
     request = pb.ReportFailuresRequest()
     for failure, requests in counts.items():
         request.failures.add(

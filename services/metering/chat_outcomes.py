@@ -11,7 +11,6 @@ import msgspec
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.chat_times import Measure, Percentiles, percentiles_of
 from services.metering.ledger.local_days import UTC_DAYS, require_hours
-from services.metering.ledger.records import HOUR_US
 from services.metering.store.chat_times import read_recent_times, read_times, spans_of
 from services.metering.store.failures import read_failures
 from services.metering.store.key_totals import KeyTotals
@@ -54,7 +53,7 @@ class FailedChats(msgspec.Struct, frozen=True):
 
 
 class ChatOutcomes(msgspec.Struct, frozen=True):
-    """What became of the chats of a group. What it is not of is empty."""
+    """The chats of a group, and what became of them. Fields by which they are not grouped are empty."""
 
     charged_requests: int
     first_token: Percentiles
@@ -77,7 +76,7 @@ class _Counts:
 
     def __init__(self) -> None:
         self.charged_requests = 0
-        self.times: defaultdict[Measure, Counter[int]] = defaultdict(Counter)
+        self.times: defaultdict[Measure, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         self.failures: Counter[tuple[str, bool]] = Counter()
 
     def told(self, **group: Any) -> ChatOutcomes:
@@ -119,6 +118,7 @@ def report_outcomes(connection: Any, query: OutcomesQuery, totals: KeyTotals) ->
     _count_failures(connection, query, groups)
     key_ids = _count_charged(connection, query, groups, totals)
     _count_times(connection, query, groups, key_ids)
+    _count_recent_times(connection, query, groups)
     return OutcomesReport(
         groups.total.told(),
         [counts.told(started_at_us=part_us) for part_us, counts in sorted(groups.by_part.items())],
@@ -137,12 +137,14 @@ def _count_failures(connection: Any, query: OutcomesQuery, groups: _Groups) -> N
 
 def _count_charged(connection: Any, query: OutcomesQuery, groups: _Groups, totals: KeyTotals) -> list[str]:
     """Returns the keys to tell apart: those that failed most often, then those with the highest costs."""
-    period = query.account_id, query.start_us, query.end_us
-    usage = UsageReportQuery(*period, bucket_us=HOUR_US, group_by_key=False, group_by_class=True, key_ids=query.key_ids)
-    for hour_us, _, class_id, requests, *_ in read_usage(connection, usage, UTC_DAYS.offsets, ROWS_MOST):
-        for counts in groups.of(query.part_of(hour_us), class_id):
-            counts.charged_requests += requests
-    by_key = totals.read(connection, *period)
+    for part in query.parts:
+        usage = UsageReportQuery(
+            query.account_id, *part, bucket_us=0, group_by_key=False, group_by_class=True, key_ids=query.key_ids
+        )
+        for _, _, class_id, requests, *_ in read_usage(connection, usage, UTC_DAYS.offsets, ROWS_MOST):
+            for counts in groups.of(part[0], class_id):
+                counts.charged_requests += requests
+    by_key = totals.read(connection, query.account_id, query.start_us, query.end_us)
     used = by_key.keys() & query.key_ids if query.key_ids else by_key.keys()
     failed = {key_id: counts.failures.total() for key_id, counts in groups.by_key.items()}
     costs = {key_id: by_key[key_id].cost_nanos for key_id in used}
@@ -159,15 +161,27 @@ def _count_times(connection: Any, query: OutcomesQuery, groups: _Groups, key_ids
     account_id = query.account_id
     spans = [(part[0], span) for part in query.parts for span in spans_of(*part)]
     times = read_times(connection, account_id, [span for _, span in spans], query.key_ids)
+    # There are many rows, and each belongs to several groups.
+    together: defaultdict[tuple[int, str, Measure], defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
     for (part_us, _), rows in zip(spans, times, strict=True):
-        for _, class_id, measure, bucket, chats in rows:
-            for counts in groups.of(part_us, class_id):
-                counts.times[measure][bucket] += chats
+        for _, class_id, measure, chats in rows:
+            _add(together[part_us, class_id, measure], chats)
+    for (part_us, class_id, measure), chats in together.items():
+        for counts in groups.of(part_us, class_id):
+            _add(counts.times[measure], chats)
     if key_ids:
-        for rows in read_times(connection, account_id, spans_of(query.start_us, query.end_us), key_ids, by_key=True):
-            for key_id, _, measure, bucket, chats in rows:
-                groups.by_key[key_id].times[measure][bucket] += chats
-    for chat in read_recent_times(connection, account_id, read_reported_id(connection), RECENT_MOST):
+        for rows in read_times(connection, account_id, spans_of(query.start_us, query.end_us), key_ids):
+            for key_id, _, measure, chats in rows:
+                _add(groups.by_key[key_id].times[measure], chats)
+
+
+def _count_recent_times(connection: Any, query: OutcomesQuery, groups: _Groups) -> None:
+    for chat in read_recent_times(connection, query.account_id, read_reported_id(connection), RECENT_MOST):
         if query.start_us <= chat.hour_us < query.end_us and (not query.key_ids or chat.key_id in query.key_ids):
             for counts in (*groups.of(query.part_of(chat.hour_us), chat.class_id), groups.by_key[chat.key_id]):
                 counts.times[chat.measure][chat.bucket] += 1
+
+
+def _add(times: defaultdict[int, int], chats_by_bucket: dict[int, int]) -> None:
+    for bucket, chats in chats_by_bucket.items():
+        times[bucket] += chats

@@ -31,7 +31,7 @@ _FURTHER_WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRequests:
     """Failed requests of one reason, in words."""
 
     meaning: str
@@ -43,11 +43,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of the requests of a group."""
+    """The requests of a group, and what became of them."""
 
     name: str
     charged_requests: int
-    failures: tuple[Failure, ...]
+    failures: tuple[FailedRequests, ...]
     first_token: pb.Percentiles
     duration: pb.Percentiles
 
@@ -66,7 +66,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class OutcomesPage:
     total: Outcomes
     classes: list[Outcomes]
     keys: list[Outcomes]
@@ -106,13 +106,13 @@ def _start_of(period: Period, column: date) -> datetime:
 
 def _report(
     found: pb.GetChatOutcomesResponse, period: Period, columns: dict[datetime, date], names: KeyNames
-) -> Report:
+) -> OutcomesPage:
     parts = {columns[each.start_time.ToDatetime(UTC)]: each for each in found.parts}
     shown = [_outcomes(parts[column], period.title_of(column)) for column in period.columns if column in parts]
     by_title = {each.name: each for each in shown}
     titles = [period.title_of(column) for column in period.columns]
     told = [by_title.get(title) or _outcomes(pb.ChatOutcomes(), title) for title in titles]
-    return Report(
+    return OutcomesPage(
         _outcomes(found.total, ""),
         [_outcomes(each, each.class_id or _("Before the class was known")) for each in found.classes],
         [_outcomes(each, names.name(each.key_id)) for each in found.keys],
@@ -128,12 +128,12 @@ def _outcomes(given: pb.ChatOutcomes, name: str) -> Outcomes:
     return Outcomes(name, given.charged_requests, failures, given.first_token, given.duration)
 
 
-def _failure(given: pb.FailedRequests) -> Failure:
+def _failure(given: pb.FailedRequests) -> FailedRequests:
     if given.reason in _FURTHER_WORDS:
         meaning, advice = _FURTHER_WORDS[given.reason]
     else:
         meaning, advice, _operator_advice = error_words(given.reason)
-    return Failure(_(meaning), _(advice), given.requests, given.cut_requests)
+    return FailedRequests(_(meaning), _(advice), given.requests, given.cut_requests)
 
 
 def _failed_chart(period: Period, told: Iterable[Outcomes]) -> CostChart:

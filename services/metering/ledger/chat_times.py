@@ -1,4 +1,4 @@
-"""How long chats took, as counts in logarithmic buckets, and the percentiles of such counts."""
+"""Counts how long chats took, in logarithmic buckets, and finds the percentiles of such counts."""
 
 import math
 from collections.abc import Mapping

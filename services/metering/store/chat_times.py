@@ -7,7 +7,7 @@ were written: so a chat writes nothing for it but the times in its hold. A repor
 # Names come from our own tables, values are always parameters:
 # ruff: noqa: S608
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -37,7 +37,7 @@ class TimedChat(NamedTuple):
     bucket: int
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A part of a period, in hours or in days of UTC."""
 
     is_days: bool
@@ -46,15 +46,15 @@ class Span(NamedTuple):
     end_us: int
 
 
-def spans_of(start_us: int, end_us: int) -> list[Span]:
+def spans_of(start_us: int, end_us: int) -> list[TimeSpan]:
     """Divides a period of whole hours into as few spans as there can be: its days, and the hours around them."""
     first_day_us, last_day_us = -(-start_us // DAY_US) * DAY_US, end_us // DAY_US * DAY_US
     if first_day_us >= last_day_us:
-        return [Span(False, start_us, end_us)]
+        return [TimeSpan(False, start_us, end_us)]
     spans = (
-        Span(False, start_us, first_day_us),
-        Span(True, first_day_us, last_day_us),
-        Span(False, last_day_us, end_us),
+        TimeSpan(False, start_us, first_day_us),
+        TimeSpan(True, first_day_us, last_day_us),
+        TimeSpan(False, last_day_us, end_us),
     )
     return [span for span in spans if span.start_us < span.end_us]
 
@@ -67,26 +67,44 @@ _TIMES: Final = (
 )
 _SUMMED: Final = sa.text(_TIMES)
 _RECENT: Final = sa.text(f"{_TIMES} AND entry.account_id = :account_id ORDER BY entry.entry_id LIMIT :most")
-_ADD: Final = insert_rows(
+_PUT: Final = insert_rows(
     chat_times,
-    [*CHAT_TIME, "chats"],
-    f"ON CONFLICT ({', '.join(CHAT_TIME)}) DO UPDATE SET chats = found.chats + excluded.chats",
+    [*CHAT_TIME, "chats_by_bucket"],
+    f"ON CONFLICT ({', '.join(CHAT_TIME)}) DO UPDATE SET chats_by_bucket = excluded.chats_by_bucket",
 )
+_decode_counts: Final = msgspec.json.Decoder(dict[int, int]).decode
 
 
 def sum_up_times(connection: sa.Connection, after_id: int, last_id: int) -> None:
     """Adds the chats that were charged by the entries in a range of ids."""
-    sums: Counter[tuple[Any, ...]] = Counter()
-    for account_id, hour_us, key_id, class_id, *time in _times_of(
+    sums: defaultdict[tuple[Any, ...], Counter[int]] = defaultdict(Counter)
+    for account_id, hour_us, key_id, class_id, measure, bucket in _times_of(
         connection.execute(_SUMMED, {"after_id": after_id, "last_id": last_id})
     ):
-        day_us = hour_us - hour_us % DAY_US
-        sums[account_id, HOURS, ALL_KEYS, hour_us, class_id, *time] += 1
-        sums[account_id, DAYS, ALL_KEYS, day_us, class_id, *time] += 1
-        sums[account_id, KEY_HOURS, key_id, hour_us, class_id, *time] += 1
-        sums[account_id, KEY_DAYS, key_id, day_us, class_id, *time] += 1
-    if sums:
-        _ADD.run(connection, [(*row, chats) for row, chats in sums.items()])
+        day_us, kind = hour_us - hour_us % DAY_US, (class_id, measure)
+        sums[account_id, HOURS, ALL_KEYS, hour_us, *kind][bucket] += 1
+        sums[account_id, DAYS, ALL_KEYS, day_us, *kind][bucket] += 1
+        sums[account_id, KEY_HOURS, key_id, hour_us, *kind][bucket] += 1
+        sums[account_id, KEY_DAYS, key_id, day_us, *kind][bucket] += 1
+    if not sums:
+        return
+    # Nobody else writes: the caller has locked the mark of what is summed up.
+    is_sqlite = connection.dialect.name == "sqlite"
+    [found] = read_all(connection, [(_found_query(is_sqlite=is_sqlite), (msgspec.json.encode([*sums]).decode(),))])
+    for *row, counts in found:
+        sums[tuple(row)].update(_decode_counts(counts))
+    _PUT.run(connection, [(*row, msgspec.json.encode(counts).decode()) for row, counts in sums.items()])
+
+
+def _found_query(*, is_sqlite: bool) -> str:
+    """Builds the query for the rows whose keys are given as arrays."""
+    given = "json_each(?) AS given" if is_sqlite else "json_array_elements(CAST(%s AS json)) AS given(value)"
+    forms = ["json_extract(given.value, '$[{0}]')" if is_sqlite else "given.value ->> {0}"] * len(CHAT_TIME)
+    if not is_sqlite:
+        forms[CHAT_TIME.index("start_us")] = "CAST(given.value ->> {0} AS BIGINT)"
+    is_its_key = (f"found.{name} = ({forms[place].format(place)})" for place, name in enumerate(CHAT_TIME))
+    columns = ", ".join(f"found.{name}" for name in (*CHAT_TIME, "chats_by_bucket"))
+    return f"SELECT {columns} FROM {given} JOIN chat_times AS found ON {' AND '.join(is_its_key)}"
 
 
 def read_recent_times(connection: sa.Connection, account_id: str, after_id: int, most: int) -> list[TimedChat]:
@@ -106,26 +124,25 @@ def _times_of(rows: Iterable[Any]) -> Iterator[TimedChat]:
 def read_times(
     connection: sa.Connection,
     account_id: str,
-    spans: Sequence[Span],
+    spans: Sequence[TimeSpan],
     key_ids: Sequence[str] = (),
-    *,
-    by_key: bool = False,
-) -> list[list[tuple[str, str, Measure, int, int]]]:
-    """Returns, for each span, rows of key, class, measure, bucket and how many chats; of some keys, or of all together,
-    whose id is empty."""
-    of_keys = bool(key_ids)
+) -> list[list[tuple[str, str, Measure, dict[int, int]]]]:
+    """Returns, for each span, rows of key, class, measure, and how many chats by bucket; of some keys, or of all
+    together, whose id is empty. There may be several rows of the same."""
     is_sqlite = connection.dialect.name == "sqlite"
-    keys_json = msgspec.json.encode(list(key_ids) if of_keys else [ALL_KEYS]).decode()
-    grains = (KEY_HOURS, KEY_DAYS) if of_keys else (HOURS, DAYS)
-    text = _sums_query(by_key=by_key, is_sqlite=is_sqlite)
+    keys_json = msgspec.json.encode(list(key_ids) or [ALL_KEYS]).decode()
+    grains, text = ((KEY_HOURS, KEY_DAYS) if key_ids else (HOURS, DAYS)), _span_query(is_sqlite=is_sqlite)
     queries: list[Query] = [
         (text, (account_id, grains[span.is_days], keys_json, span.start_us, span.end_us)) for span in spans
     ]
-    return read_all(connection, queries)
+    return [
+        [(key_id, class_id, measure, _decode_counts(counts)) for key_id, class_id, measure, counts in rows]
+        for rows in read_all(connection, queries)
+    ]
 
 
-def _sums_query(*, by_key: bool, is_sqlite: bool) -> str:
-    key, mark = "key_id" if by_key else "''", "?" if is_sqlite else "%s"
+def _span_query(*, is_sqlite: bool) -> str:
+    mark = "?" if is_sqlite else "%s"
     # An array, so that PostgreSQL uses the index even without statistics.
     keys = (
         "key_id IN (SELECT value FROM json_each(?))"
@@ -133,9 +150,8 @@ def _sums_query(*, by_key: bool, is_sqlite: bool) -> str:
         else "key_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))"
     )
     return (
-        f"SELECT {key}, class_id, measure, bucket, CAST(sum(chats) AS BIGINT) FROM chat_times"
+        "SELECT key_id, class_id, measure, chats_by_bucket FROM chat_times"
         f" WHERE account_id = {mark} AND grain = {mark} AND {keys} AND start_us >= {mark} AND start_us < {mark}"
-        " GROUP BY 1, 2, 3, 4"
     )
 
 

@@ -24,7 +24,7 @@ _ADD: Final = insert_rows(
 
 
 class Failures(NamedTuple):
-    """So many chats that failed for one reason."""
+    """Chats that failed for one reason, as many as `chats`."""
 
     account_id: str
     hour_us: int

@@ -48,15 +48,13 @@ model_days = sa.Table(
 
 # How many chats took how long, in each hour and day: of each key, and of all keys together, whose id is empty. Made of
 # the ledger like the sums above.
-CHAT_TIME: Final = ("account_id", "grain", "key_id", "start_us", "class_id", "measure", "bucket")
+CHAT_TIME: Final = ("account_id", "grain", "key_id", "start_us", "class_id", "measure")
 chat_times = sa.Table(
     "chat_times",
     metadata,
-    *(
-        sa.Column(name, sa.BigInteger if name in ("start_us", "bucket") else sa.Text, primary_key=True)
-        for name in CHAT_TIME
-    ),
-    sa.Column("chats", sa.BigInteger),
+    *(sa.Column(name, sa.BigInteger if name == "start_us" else sa.Text, primary_key=True) for name in CHAT_TIME),
+    # A JSON object: by bucket of the time, how many chats.
+    sa.Column("chats_by_bucket", sa.Text),
 )
 
 # The chats that failed, as edges report them. Those that are cut off are charged, too.

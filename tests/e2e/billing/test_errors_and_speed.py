@@ -26,7 +26,8 @@ def outcomes(service: Service, account: str) -> pb.ChatOutcomes:
     )
     with grpc.insecure_channel(f"unix:{socket_of('metering', service.data)}") as channel:
         stub: Any = ChatOutcomeServiceStub(channel)
-        return stub.GetChatOutcomes(request).total
+        found: pb.ChatOutcomes = stub.GetChatOutcomes(request).total
+    return found
 
 
 def test_owner_is_told_which_chats_failed_and_how_long_the_others_took(

@@ -15,7 +15,7 @@ def upgrade() -> None:
         op.create_table(
             table,
             *(sa.Column(name, kind, primary_key=True, autoincrement=False) for name, kind in key.items()),
-            sa.Column("chats", sa.BigInteger, nullable=False),
+            sa.Column(*COUNTS[table], nullable=False),
             sqlite_with_rowid=False,
         )
 
@@ -28,7 +28,6 @@ KEYS = {
         "start_us": sa.BigInteger,
         "class_id": sa.Text,
         "measure": sa.Text,
-        "bucket": sa.BigInteger,
     },
     "failure_hours": {
         "account_id": sa.Text,
@@ -39,3 +38,5 @@ KEYS = {
         "is_cut": sa.Boolean,
     },
 }
+# What each row tells.
+COUNTS = {"chat_times": ("chats_by_bucket", sa.Text), "failure_hours": ("chats", sa.BigInteger)}

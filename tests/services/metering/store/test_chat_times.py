@@ -1,4 +1,5 @@
 import random
+from collections import Counter
 from itertools import chain
 
 import sqlalchemy as sa
@@ -6,6 +7,7 @@ from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.metering.batch import Writer
+from services.metering.ledger.chat_times import bucket_of
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store.chat_times import ALL_KEYS, delete_hours, read_recent_times, read_times, spans_of
 from services.metering.store.model_days import read_reported_id
@@ -48,7 +50,7 @@ async def test_times_are_those_of_charged_chats_once_in_the_sums_and_before_amon
         settle(4, completion=1),
         replace(void(5), duration_ms=7),
     )
-    expected = [("", "forte", "duration", 95, 2), ("", "forte", "first_token", 65, 2)]
+    expected = [("", "forte", "duration", {95: 2}), ("", "forte", "first_token", {65: 2})]
     with database.transaction(writes=False) as connection:
         recent = read_recent_times(connection, ACCOUNT, read_reported_id(connection), 100)
         assert (
@@ -59,12 +61,21 @@ async def test_times_are_those_of_charged_chats_once_in_the_sums_and_before_amon
     with database.transaction(writes=False) as connection:
         assert read_recent_times(connection, ACCOUNT, read_reported_id(connection), 100) == []
         [found] = read_times(connection, ACCOUNT, ALWAYS)
-        assert sorted(map(tuple, found)) == expected
-        [by_key] = read_times(connection, ACCOUNT, ALWAYS, [KEY], by_key=True)
-        assert sorted(map(tuple, by_key)) == [(KEY, *row[1:]) for row in expected]
-        assert read_times(connection, ACCOUNT, ALWAYS, ["key_other"], by_key=True) == [[]]
+        assert sorted(found) == expected
+        [by_key] = read_times(connection, ACCOUNT, ALWAYS, [KEY])
+        assert sorted(by_key) == [(KEY, *row[1:]) for row in expected]
+        assert read_times(connection, ACCOUNT, ALWAYS, ["key_other"]) == [[]]
         assert read_times(connection, "acct_bbbbbbbbbbbbbbbb", ALWAYS) == [[]]
         assert {row.key_id for row in connection.execute(sa.select(chat_times))} == {ALL_KEYS, KEY}
+    # Later ones are added to them.
+    await ask_each(writer, *map(reserve, (6, 7)), *(replace(settle(each), duration_ms=4_000 * each) for each in (6, 7)))
+    sum_up(database)
+    with database.transaction(writes=False) as connection:
+        totals: Counter[int] = Counter()
+        for _, _, measure, counts in chain(*read_times(connection, ACCOUNT, ALWAYS, [KEY])):
+            if measure == "duration":
+                totals.update(counts)
+        assert totals == Counter([95, 95, bucket_of(24_000), bucket_of(28_000)])
 
 
 async def test_a_receipt_keeps_the_times(database: Database, writer: Writer) -> None:
@@ -94,7 +105,9 @@ async def test_parts_of_any_length_have_all_chats_in_them(database: Database, wr
                 end_us = start_us + part_hours * HOUR_US
                 for key_ids in ([], [KEY]):
                     found = chain(*read_times(connection, ACCOUNT, spans_of(start_us, end_us), key_ids))
-                    assert sum(row[-1] for row in found) == sum(start_us <= hour_us < end_us for hour_us in hours)
+                    assert sum(sum(row[-1].values()) for row in found) == sum(
+                        start_us <= hour_us < end_us for hour_us in hours
+                    )
 
 
 async def test_hours_can_go_while_days_stay(database: Database, writer: Writer) -> None:
