@@ -21,6 +21,7 @@ from legato_protos.auth.v1.users_pb2_grpc import (
     UserAdminServiceStub,
     UserServiceStub,
 )
+from legato_protos.metering.v1.chat_outcomes_pb2_grpc import ChatOutcomeServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
@@ -106,7 +107,7 @@ class ServiceCalls:
     def _replicas(self) -> list[ChannelReplica]:
         replicas = self._service.replicas.in_order() if self._replica is None else [self._replica]
         if not replicas:
-            raise unavailable(self._service.title)
+            raise no_answer(self._service.title)
         return replicas
 
 
@@ -136,6 +137,7 @@ class MeteringCalls(ServiceCalls):
     notice_thresholds = _stub(NoticeThresholdServiceStub)
     credit_admin = _stub(CreditAdminServiceStub)
     reports = _stub(ReportServiceStub)
+    chat_outcomes = _stub(ChatOutcomeServiceStub)
 
 
 class RouterCalls(ServiceCalls):
@@ -162,6 +164,13 @@ def open_stream(title: str, call: CallT) -> Iterator[CallT]:
             yield call
     finally:
         call.cancel()
+
+
+def no_answer(title: str) -> LegatoError:
+    """Builds the error for a service that does not answer, in the visitor's words."""
+    error = unavailable(title)
+    error.message = service_words(error.message)
+    return error
 
 
 @contextmanager

@@ -107,7 +107,11 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
     edge.saturation.start()
     tasks = [
         asyncio.create_task(run())
-        for run in (edge.models.keep_fresh, Checkpoints(edge.journal, edge.metering, log).run)
+        for run in (
+            edge.models.keep_fresh,
+            Checkpoints(edge.journal, edge.metering, log).run,
+            edge.metering.failures.run,
+        )
     ]
     try:
         origins = parse_origins(settings.cors_origins, settings.console_url)
@@ -128,6 +132,7 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):
                 await edge.metering.settled()
+                await edge.metering.failures.report()
     finally:
         for task in tasks:
             task.cancel()

@@ -57,11 +57,11 @@ def members(visit: Visit) -> Table:
     return _member_row(pb.Member()), rows()
 
 
-def events(visit: Visit, **of: str) -> Table:
+def events(visit: Visit, *, account_id: str = "", user_id: str = "") -> Table:
     """Returns the audit log of the visitor or of the account, the newest first."""
 
     async def rows() -> AsyncIterator[Row]:
-        request = pb.ListAuditEventsRequest(page_size=PAGE_SIZE, **of)
+        request = pb.ListAuditEventsRequest(page_size=PAGE_SIZE, account_id=account_id, user_id=user_id)
         while True:
             listed = await visit.auth.audit.ListAuditEvents(request)
             for event in listed.events:
@@ -90,7 +90,7 @@ def _account_key_row(key: auth_pb2.Key) -> Row:
     return {
         **_key_row(key),
         "scopes": " ".join(auth_pb2.Scope.Name(scope).removeprefix("SCOPE_").lower() for scope in key.scopes),
-        **{name: getattr(key, name) if key.HasField(name) else "" for name in limits},
+        **{name: getattr(key, name) if key.HasField(name) else "" for name in limits},  # type: ignore[arg-type]
         "classes": " ".join(key.allowed_classes.class_ids) if key.HasField("allowed_classes") else "",
         "created_by": key.created_by,
         "replaces_key_id": key.replaces_key_id,

@@ -60,8 +60,9 @@ class KeyLimit:
 def limits_of(key: auth_pb2.Key, account: auth_pb2.Account) -> list[KeyLimit]:
     """Returns what limits a key, or with an empty key what limits a new one."""
     is_known = account.HasField("default_limits")
+    service = account.default_limits
     return [
-        KeyLimit(name, *(_limit_of(each, name) for each in (key, account, account.default_limits)), is_known)
+        KeyLimit(name, _limit_of(key, name), _limit_of(account, name), _limit_of(service, name), is_known)
         for name in LIMITS
     ]
 

@@ -157,7 +157,7 @@ async def set_first(visit: Visit, key_id: str, limits: pb.SpendLimits) -> None:
     metadata = await _metadata_for(visit, key_id)
     answer = await visit.metering.spend_limits.SetFirstSpendLimits(request, metadata=metadata)
     if answer.spend.limits != limits:
-        raise LegatoError(Reason.REQUEST_INVALID, "The key has other limits already.")
+        raise LegatoError(Reason.REQUEST_INVALID, _("The key has other limits already."))
 
 
 async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:

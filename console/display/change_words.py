@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from console.display.language import N_, _
-from console.display.words import ROLES, SCOPES, listed, short_day, usd
+from console.display.words import ROLES, SCOPES, listed, number, short_day, usd
 from services.chassis.changes import Change, Value
 
 NOTICE_KINDS: Final = {
@@ -25,10 +25,6 @@ class Field(NamedTuple):
     words: Callable[[Any], str]
     # What it means if it is not.
     unset: str
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"
 
 
 def _switch(is_on: bool) -> str:
@@ -56,8 +52,8 @@ def _moment(at_us: int) -> str:
     return f"{short_day(moment.date(), year=True)}, {moment:%H:%M} UTC"
 
 
-def _seconds(number: int) -> str:
-    return _("%(number)s s", number=f"{number:,}")
+def _seconds(count: int) -> str:
+    return _("%(number)s s", number=number(count))
 
 
 def _a_day(nanos: int) -> str:
@@ -73,15 +69,15 @@ def _in_all(nanos: int) -> str:
 
 
 FIELDS: Final[dict[str, Field]] = {
-    "requests_per_minute": Field(N_("Requests a minute"), _count, N_("no limit of its own")),
-    "tokens_per_minute": Field(N_("Tokens a minute"), _count, N_("no limit of its own")),
-    "concurrent_requests": Field(N_("Requests at once"), _count, N_("no limit of its own")),
+    "requests_per_minute": Field(N_("Requests a minute"), number, N_("no limit of its own")),
+    "tokens_per_minute": Field(N_("Tokens a minute"), number, N_("no limit of its own")),
+    "concurrent_requests": Field(N_("Requests at once"), number, N_("no limit of its own")),
     "allowed_classes": Field(N_("Classes"), _texts, N_("all")),
     "scopes": Field(N_("What it may do"), _scopes, N_("Everything")),
     "expires_at_us": Field(N_("Expires"), _moment, N_("never")),
     "replaces_key_id": Field(N_("Replaces"), str, N_("none")),
     "preferred_class": Field(N_("What “auto” means"), str, N_("none")),
-    "search": Field(N_("Search"), _switch, N_("off")),
+    "search": Field(N_("Web search"), _switch, N_("off")),
     "memory": Field(N_("Memory"), _switch, N_("off")),
     "attachments": Field(N_("Documents"), _switch, N_("off")),
     "role": Field(N_("Role"), _role, N_("none")),

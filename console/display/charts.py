@@ -37,6 +37,8 @@ class CostChart:
     series: tuple[Series, ...]
     # As many.
     titles: tuple[str, ...]
+    # They have the values, which are no money.
+    has_whole_titles: bool = False
 
     @property
     def total(self) -> int:
@@ -75,8 +77,8 @@ class CostChart:
                     rects.append(f'<rect class="s{number}" {where}/>')
                     figures.append(f"{series.name} {usd(value)}")
             if rects:
-                title = escape(f"{self.titles[place]}: {', '.join(figures)}")
-                parts.append(f'<g class="bar"><title>{title}</title>{"".join(rects)}</g>')
+                title = self.titles[place] if self.has_whole_titles else f"{self.titles[place]}: {', '.join(figures)}"
+                parts.append(f'<g class="bar"><title>{escape(title)}</title>{"".join(rects)}</g>')
         shape = f'viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none"'
         # Numbers, and titles that are escaped above.
         return Markup(f'<svg class="bars" {shape} aria-hidden="true" focusable="false">{"".join(parts)}</svg>')  # noqa: S704

@@ -3,40 +3,41 @@
 from dataclasses import dataclass
 from typing import Final
 
+from console.display.language import N_, _
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
 
 MILLION: Final = 1_000_000
 
 ENDS: Final = {
-    metering_pb2.END_COMPLETE: ("Complete", "good", "The model finished its answer."),
+    metering_pb2.END_COMPLETE: (N_("Complete"), "good", N_("The model finished its answer.")),
     metering_pb2.END_CLIENT_GONE: (
-        "Client left",
+        N_("Client left"),
         "warn",
-        "The client closed the connection. Only what was delivered until then is charged.",
+        N_("The client closed the connection. Only what was delivered until then is charged."),
     ),
     metering_pb2.END_UPSTREAM_CUT: (
-        "Broken off",
+        N_("Broken off"),
         "warn",
-        "The model's server broke off. Only what was delivered until then is charged.",
+        N_("The model's server broke off. Only what was delivered until then is charged."),
     ),
-    metering_pb2.END_CREDIT_SPENT: ("Credit used up", "warn", "The credit was used up during the answer."),
-    metering_pb2.END_REFUSED: ("Refused", "", "The request was refused before anything was delivered."),
+    metering_pb2.END_CREDIT_SPENT: (N_("Credit used up"), "warn", N_("The credit was used up during the answer.")),
+    metering_pb2.END_REFUSED: (N_("Refused"), "", N_("The request was refused before anything was delivered.")),
     metering_pb2.END_CRASHED: (
-        "Interrupted",
+        N_("Interrupted"),
         "warn",
-        "A process of the service ended during the answer. What was recorded as delivered is charged.",
+        N_("A process of the service ended during the answer. What was recorded as delivered is charged."),
     ),
     metering_pb2.END_KEY_REFUSED: (
-        "Key revoked",
+        N_("Key revoked"),
         "warn",
-        "The key was revoked, or expired, during the answer. Only what was delivered until then is charged.",
+        N_("The key was revoked, or expired, during the answer. Only what was delivered until then is charged."),
     ),
 }
 BASES: Final = {
-    metering_pb2.BASIS_PROVIDER: "Counted by the model's provider",
-    metering_pb2.BASIS_COUNTED: "Counted by this service, token by token",
-    metering_pb2.BASIS_JOURNAL: "From the edge's journal, written before each piece was delivered",
-    metering_pb2.BASIS_CHECKPOINT: "From the last report of the running answer",
+    metering_pb2.BASIS_PROVIDER: N_("Counted by the model's provider"),
+    metering_pb2.BASIS_COUNTED: N_("Counted by this service, token by token"),
+    metering_pb2.BASIS_JOURNAL: N_("From the edge's journal, written before each piece was delivered"),
+    metering_pb2.BASIS_CHECKPOINT: N_("From the last report of the running answer"),
 }
 
 
@@ -80,9 +81,9 @@ def arithmetic_of(receipt: statements_pb2.RequestReceipt) -> Arithmetic | None:
     usage, price = receipt.usage, receipt.price
     return Arithmetic(
         (
-            Line("Prompt", usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million),
-            Line("Prompt, cached", usage.cached_tokens, price.cached_input_nanos_per_million),
-            Line("Answer", usage.completion_tokens, price.output_nanos_per_million),
+            Line(N_("Prompt"), usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million),
+            Line(N_("Prompt, cached"), usage.cached_tokens, price.cached_input_nanos_per_million),
+            Line(N_("Answer"), usage.completion_tokens, price.output_nanos_per_million),
         ),
         receipt.cost_nanos,
     )
@@ -91,5 +92,6 @@ def arithmetic_of(receipt: statements_pb2.RequestReceipt) -> Arithmetic | None:
 def end_of(receipt: statements_pb2.RequestReceipt) -> tuple[str, str, str]:
     """Says how a request ended: a word, its kind, and a sentence."""
     if receipt.state == metering_pb2.REQUEST_STATE_RUNNING:
-        return "Running", "", "The answer is being delivered. Credit is held for it."
-    return ENDS.get(receipt.end, ("Ended", "", "The request has ended."))
+        return _("Running"), "", _("The answer is being delivered. Credit is held for it.")
+    word, kind, sentence = ENDS.get(receipt.end, (N_("Ended"), "", N_("The request has ended.")))
+    return _(word), kind, _(sentence)

@@ -36,7 +36,8 @@ class _Outbox(io.RawIOBase):
         self._written += memoryview(piece)
         return len(self._written) - before
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         return len(self._written)
 
     def take(self) -> bytes:
@@ -69,7 +70,7 @@ async def _parts(visit: Visit, files: Files) -> AsyncIterator[bytes]:
                 with archive.open(entry, "w", force_zip64=True) as file:
                     async for piece in pieces:
                         file.write(piece)
-                        if len(outbox) >= CHUNK_BYTES:
+                        if outbox.size >= CHUNK_BYTES:
                             yield outbox.take()
     except LegatoError as error:
         visit.console.log.warning("page.file_cut_off", reason=error.reason)

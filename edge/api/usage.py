@@ -122,6 +122,13 @@ class UsageRequest(BaseModel):
     routes_version: Annotated[
         str | None, Field(description="The version of the service's routes that chose the model, if it is known.")
     ]
+    first_token_ms: Annotated[
+        Count | None,
+        Field(description="From the request's arrival until its streamed answer began, if that is known."),
+    ]
+    duration_ms: Annotated[
+        Count | None, Field(description="From the request's arrival until its answer ended, if that is known.")
+    ]
 
 
 _WIDTHS: Final = {"1h": pb.BUCKET_WIDTH_HOUR, "1d": pb.BUCKET_WIDTH_DAY}
@@ -216,6 +223,8 @@ async def read_request(
         held_nanos=found.held_nanos,
         price_version=found.price_version or None,
         routes_version=found.routes_version or None,
+        first_token_ms=found.first_token_ms if found.HasField("first_token_ms") else None,
+        duration_ms=found.duration_ms if found.HasField("duration_ms") else None,
     )
 
 

@@ -82,12 +82,15 @@ class Slot:
         "_owner_checksum",
         "accepted_prompt_tokens",
         "account_id",
+        "arrived_at_s",
         "basis",
         "cached_tokens",
         "calls",
         "class_id",
         "completion_tokens",
+        "duration_ms",
         "end",
+        "first_token_at_s",
         "index",
         "is_refused",
         "key_id",
@@ -131,6 +134,11 @@ class Slot:
         # file either: receipts and reports can do without.
         self.started: Started | None = None
         self.calls: Sequence[ModelCall] = ()
+        # Neither are these: by the clock of this process, when the request arrived and when its streamed answer began;
+        # once it is sealed, how long it took.
+        self.arrived_at_s: float | None = None
+        self.first_token_at_s: float | None = None
+        self.duration_ms: int | None = None
 
     @property
     def usage(self) -> Usage:

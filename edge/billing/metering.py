@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
 from edge.backends.outage_wait import OutageQueues, OutageWait
+from edge.billing.failures import FailureCounts
 from edge.billing.journal import Slot
 from edge.billing.rate_limits import Admission, LastRates, admit_request
 from edge.billing.settlements import Settlements
@@ -47,6 +48,7 @@ class Metering:
         self._clock = clock
         self._log = log
         self.settlements = Settlements(replicas, clock, log)
+        self.failures = FailureCounts(replicas, clock, log)
         # Settles or voids a slot in the background, with retries, and then frees it. The task belongs to the process,
         # not to a client that may have left.
         self.resolve = self.settlements.begin

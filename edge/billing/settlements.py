@@ -51,6 +51,8 @@ class Settlements:
 
     def begin(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
         """Reports the slot, and then frees it."""
+        if slot.arrived_at_s is not None and slot.duration_ms is None:
+            slot.duration_ms = _ms_between(slot.arrived_at_s, self._clock.elapsed_s())
         loop = asyncio.get_running_loop()
         settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
         self.under_way[slot.request_id] = settlement
@@ -139,6 +141,7 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
             lost=slot.usage,
             unpaid_prompt_tokens=slot.unpaid_prompt_tokens,
             accepted_prompt_tokens=slot.accepted_prompt_tokens,
+            duration_ms=slot.duration_ms,
         )
         return "Void", void, pb.VoidResponse
     settle = pb.SettleRequest(
@@ -148,7 +151,10 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
         basis=slot.basis,
         end=end,
         calls=slot.calls,
+        duration_ms=slot.duration_ms,
     )
+    if slot.arrived_at_s is not None and slot.first_token_at_s is not None:
+        settle.first_token_ms = _ms_between(slot.arrived_at_s, slot.first_token_at_s)
     if slot.is_refused:
         # What an operator needs to have it booked.
         settle.class_id, settle.key_id = slot.class_id, slot.key_id
@@ -157,6 +163,10 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
         if not slot.calls and slot.started.provider:
             settle.calls.append(_unfinished_call(slot.started, settle.usage))
     return "Settle", settle, pb.SettleResponse
+
+
+def _ms_between(earlier_s: float, later_s: float) -> int:
+    return round((later_s - earlier_s) * 1000)
 
 
 def _unfinished_call(started: Started, usage: Usage) -> ModelCall:

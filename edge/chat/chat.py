@@ -9,6 +9,7 @@ from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
 from edge.backends.exchanges import ChatCall
 from edge.backends.outage_wait import has_waited
+from edge.billing.failures import CLIENT_GONE, CREDIT_SPENT
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.billing.rate_limits import Admission
@@ -53,6 +54,10 @@ STAGES_AFTER: Final = {
 }
 
 
+# The ends of which clients are sent no error.
+_FAILED_ENDS: Final = {metering_pb.END_CLIENT_GONE: CLIENT_GONE, metering_pb.END_CREDIT_SPENT: CREDIT_SPENT}
+
+
 @dataclass(slots=True)
 class AdmittedRequest:
     """An admitted chat, with what it was granted."""
@@ -63,6 +68,8 @@ class AdmittedRequest:
     step_timer: StepTimer
     # Released when the prompt is not needed any more.
     prompt_memory: BudgetShare
+    # Empty until the request was read.
+    class_id: str = ""
 
 
 class Chat:
@@ -144,6 +151,7 @@ class Chat:
         if not has_waited():
             # A failover is no queue.
             self._edge.saturation.note_reserve(reserved_at_s - self._began_at_s)
+        hold.slot.arrived_at_s = step_timer.began_s
         self._enter(ChatStage.ROUTING)
         self._reply.keep_alive()
         call, response = await self._route(self._opening(grant))
@@ -151,6 +159,8 @@ class Chat:
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
         self._first_piece_at_s = step_timer.end_step(self._edge.metrics.first_piece)
+        if body.stream:
+            hold.slot.first_token_at_s = self._first_piece_at_s
         self._reply.stop_keeping_alive()
         self._delivery.open()
         # From here on this task sees only the responses that the delivery does not take where they arrive.
@@ -287,6 +297,7 @@ class Chat:
         self._settle(end)
         if self._reply.is_open:
             self._edge.metrics.refused(error.reason)
+            self._count_failure(error.reason)
             self._admitted.step_timer.refused(error)
             await self._reply.fail(error)
             return
@@ -304,9 +315,15 @@ class Chat:
         else:
             self._hold.void(end, self._accepted_prompt_tokens)
 
+    def _count_failure(self, reason: str) -> None:
+        failures, principal = self._edge.metering.failures, self._admitted.principal
+        failures.count(principal, self._hold.class_id, reason, is_cut=self._reply.delivered)
+
     def _record_end(self, end: "metering_pb.End.ValueType") -> None:
         """Records the end in the log, in Prometheus and, if it is traced, in the trace."""
         step_timer, principal = self._admitted.step_timer, self._admitted.principal
+        if (reason := _FAILED_ENDS.get(end)) is not None:
+            self._count_failure(reason)
         if self._first_piece_at_s is None:
             first_piece_s, ended_at_s = None, self._clock.elapsed_s()
         else:

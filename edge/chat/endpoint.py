@@ -37,6 +37,7 @@ class ChatEndpoint:
         edge = self._edge
         principal: Principal | None = None
         admission: Admission | None = None
+        admitted: AdmittedRequest | None = None
         span = begin_span(edge.tracer, incoming.scope["headers"], incoming.request_id, incoming.span_attributes)
         with StepTimer(edge.clock, span) as step_timer:
             try:
@@ -63,6 +64,7 @@ class ChatEndpoint:
                     await chat.run(incoming.when_gone)
             except LegatoError as error:
                 refusal = error if admission is None else await self._charge_refused(admission, error)
+                self._count_refusal(incoming.scope, refusal, principal, admitted)
                 incoming.note_rates(await self._rates(incoming.scope, refusal, principal, admission))
                 raise refusal from None
             except BaseException as error:
@@ -75,6 +77,15 @@ class ChatEndpoint:
                     # No tokens were used, unless the chat has said otherwise.
                     admission.use(0)
                 end_request()
+
+    def _count_refusal(
+        self, scope: HttpScope, error: LegatoError, principal: Principal | None, admitted: AdmittedRequest | None
+    ) -> None:
+        """Counts a refusal for the account whose key it is of, if that is known."""
+        principal = principal or self._edge.principals.recall(scope["headers"])
+        if principal is not None and error.reason is not Reason.KEY_INVALID:
+            class_id = "" if admitted is None else admitted.class_id
+            self._edge.metering.failures.count(principal, class_id, error.reason)
 
     async def _charge_refused(self, admission: Admission, error: LegatoError) -> LegatoError:
         """Charges a chat that was refused before its hold to the rate limits. Returns their refusal, which comes first,
@@ -127,7 +138,7 @@ class ChatEndpoint:
             await edge.metering.admit_longer(admission, guess_body_tokens(len(given)))
         body = await decode_chat(given)
         claim = await claim_in(incoming.scope["headers"], given, principal)
-        class_id = edge.models.class_for(body.model, principal)
+        class_id = admitted.class_id = edge.models.class_for(body.model, principal)
         if incoming.when_gone is None:
             # The client has disconnected meanwhile.
             raise ClientGone

@@ -42,6 +42,8 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
         held_nanos=found.held_nanos,
         price_version=found.price_version,
         routes_version=found.routes_version,
+        first_token_ms=found.first_token_ms if found.HasField("first_token_ms") else None,
+        duration_ms=found.duration_ms if found.HasField("duration_ms") else None,
     )
 
 

@@ -15,6 +15,7 @@ from services.metering.metrics import show_ledger, show_retention, show_shared_l
 from services.metering.price_watch import PriceWatch
 from services.metering.report_sums import ReportSums
 from services.metering.retention.passes import Retention
+from services.metering.servicers.chat_outcomes import ChatOutcomeServicer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.servicers.model_shares import ModelShareServicer
@@ -84,6 +85,7 @@ class MeteringService:
             NoticeThresholdServicer(database, settings.notice_rules),
             ModelShareServicer(database, settings.lost_router_s),
             StagedFileServicer(database),
+            ChatOutcomeServicer(database, metering.key_totals),
         ]
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
         show_ledger(writer, sweeper, registry)

@@ -23,6 +23,7 @@ from services.metering.ledger.records import HOUR_US, AccountBalance, End, Entry
 from services.metering.ledger.spend import WHOLE_ACCOUNT, Spend, SpendLimits, spend_id
 from services.metering.limits import LocalLimiter, RateLimits
 from services.metering.service import MIGRATIONS
+from services.metering.servicers.chat_outcomes import ChatOutcomeServicer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.servicers.notices import NoticeThresholdServicer
@@ -80,6 +81,7 @@ def settled(
         **msgspec.structs.asdict(usage), charged_nanos=cost_nanos - loss_nanos, loss_nanos=loss_nanos,
         basis="provider", end=end, counted_hour_us=at_us - at_us % HOUR_US,
         reserved_at_us=at_us - 4_000_000, resolved_at_us=at_us, model_calls=_calls(number, usage, cost_nanos),
+        first_token_ms=180 + 37 * (number % 11) if number % 5 else None, duration_ms=2_100 + 310 * (number % 13),
     )  # fmt: skip
 
 
@@ -120,8 +122,10 @@ class Metering:
         """Returns new ones, which have read nothing yet."""
         writer = self._one_writer(log)
         limits = RateLimits(Rate(3_000, 2), concurrent_requests=2)
+        metering = MeteringServicer(self.database, writer, LocalLimiter(StandingClock()), limits, log)
         return [
-            MeteringServicer(self.database, writer, LocalLimiter(StandingClock()), limits, log),
+            metering,
+            ChatOutcomeServicer(self.database, metering.key_totals),
             CreditAdminServicer(self.database, writer),
             SpendLimitServicer(self.database, writer, log),
             StatementServicer(self.database),
@@ -176,6 +180,10 @@ class Metering:
             reserved_at_us=before_us(seconds=4), resolved_at_us=NOW_US,
         )  # fmt: skip
         self.write(entries, [*holds, running, void])
+        self.fail(key_ids[0], "RATE_LIMITED", 14, days=2)
+        self.fail(key_ids[0], "UPSTREAM_FAILED", 3, days=9)
+        self.fail(key_ids[1], "CLIENT_GONE", 2, days=9, is_cut=True)
+        self.fail(key_ids[1], "REQUEST_INVALID", 1, class_id="", days=1)
         self.limit(WHOLE_ACCOUNT, SpendLimits(day_nanos=1_400_000_000, month_nanos=5_200_000_000))
         self.limit(key_ids[0], SpendLimits(day_nanos=1_200_000_000))
         reached_nanos = holds[-1].charged_nanos
@@ -250,6 +258,15 @@ class Metering:
             for number, key_id in enumerate(key_ids)
         ]
         self.write(map(charge_of, holds), holds)
+
+    def fail(
+        self, key_id: str, reason: str, chats: int, *, class_id: str = "forte", days: int = 0, is_cut: bool = False
+    ) -> None:
+        """Counts chats that failed, some days ago."""
+        at_us = before_us(days=days)
+        row = (ACCOUNT_ID, at_us - at_us % HOUR_US, key_id, class_id, reason, is_cut, chats)
+        with self.database.transaction(writes=True) as connection:
+            connection.execute(sa.insert(tables.failure_hours).values(row))
 
     def balance_nanos(self, account_id: str = ACCOUNT_ID) -> int:
         return int(self._value(sa.select(tables.accounts.c.balance_nanos).where(_of(tables.accounts, account_id))) or 0)

@@ -53,7 +53,7 @@ def test_while_metering_does_not_answer_the_other_pages_work(console: ConsoleHar
     assert "Credit and usage cannot be shown right now" in console.get("/", session).text
     keys = console.get("/keys", session)
     assert keys.status == 200
-    assert "costs are left out" in keys.text
+    assert "Costs cannot be shown right now" in keys.text
     assert console.post("/keys/key_0000000000000001/revoke", session=session).status == 303
 
 

@@ -155,7 +155,7 @@ def test_usage_adds_up_to_the_charges(console: ConsoleHarness, book: Ledger, by:
     charged = book.charged_nanos()
     assert f"Exactly ${Decimal(charged).scaleb(-9):.9f}".rstrip("0") in text
     assert sum(amounts(table(text, f"Usage by {by}"))) == charged
-    assert sum(amounts(table(text, "Usage by time"))) == charged
+    assert sum(amounts(table(text, "Usage over time"))) == charged
     legend = re.findall(r"<ul class=\"legend\">(.*?)</ul>", text, re.DOTALL)
     assert sum(amounts(legend[0])) == charged
     requests = len({entry.request_id for entry in book.entries if entry.price_version})

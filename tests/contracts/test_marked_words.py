@@ -21,7 +21,9 @@ MODULES = [
     if str(path.relative_to(ROOT)) not in ENGLISH
 ]
 # Functions and macros whose texts are marked, or are for programs.
-UNSHOWN = {*MARKS, "Counter", "TypeVar", "ValueError", "cli", "compile", "live", "open_stream"}
+UNSHOWN = {
+    *MARKS, "Counter", "OutcomeSum", "TypeVar", "ValueError", "cli", "compile", "live", "no_answer", "open_stream",
+}  # fmt: skip
 # Proper names, keys of figures, and an example for a model.
 NAMES = {
     "Android", "Chrome", "ChromeOS", "Edge", "English", "Firefox", "Linux", "Mac OS X", "Node", "Opera", "Python",

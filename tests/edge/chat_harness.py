@@ -155,6 +155,12 @@ class ChatHarness:
         await self._servers[number].stop(0)
 
     @property
+    def failures(self) -> dict[tuple[str, str, bool], int]:
+        """How many chats were counted as failed, by reason and class, and whether their answers had begun."""
+        counts = self.metering.metering.failures.counts
+        return {(each.reason, each.class_id, each.is_cut): chats for each, chats in counts.items()}
+
+    @property
     def events(self) -> list[Any]:
         lines = [line for line in self.received.decode().split("\n\n")[:-1] if not line.startswith(":")]
         return [line.removeprefix("data: ") if "[DONE]" in line else json.loads(line[6:]) for line in lines]

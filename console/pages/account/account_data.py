@@ -13,6 +13,7 @@ from console.account.exported_rows import account_keys, events, members
 from console.account.grounding import if_configured
 from console.account.key_names import ReportKeys
 from console.account.usage import balance
+from console.display.language import _
 from console.pages.account.credit import ledger_file
 from console.pages.account.requests import RequestChoice, requests_file
 from console.pages.account.usage import UsageChoice, usage_file
@@ -173,4 +174,4 @@ async def close(visit: Visit) -> Response:
 def _require_owner(visit: Visit) -> None:
     """Hides this from others at once: the services would refuse each part."""
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+        raise LegatoError(Reason.ROLE_MISSING, _("Your role in this account does not allow this."))

@@ -11,13 +11,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from console.account.grounding import if_configured, read_unless_away
 from console.display.language import N_, _
-from console.services import open_stream
+from console.services import no_answer, open_stream
 from console.web.forms import Refusal, status_of
 from console.web.refusals import shows_again
 from console.web.uploads import Upload
 from console.web.visit import Visit
 from legato_protos.router.v1 import grounding_pb2 as pb
-from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.errors import LegatoError, Reason
 
 KINDS: Final = {
     pb.DOCUMENT_KIND_TEXT: N_("Text"),
@@ -78,7 +78,7 @@ async def upload(visit: Visit) -> Response:
         while first.progress.stage == pb.ATTACHMENT_STAGE_RECEIVING:
             first = await anext(told)
     except StopAsyncIteration:
-        raise unavailable("The router") from None
+        raise no_answer("The chat service") from None
     except LegatoError as error:
         return JSONResponse({"message": error.message}, status_of(error))
     return StreamingResponse(_lines(visit, first, told), media_type="application/x-ndjson", headers=LINES_HEADERS)
@@ -154,5 +154,5 @@ async def _next_piece(pieces: AsyncIterator[bytes], ended: "asyncio.Future[grpc.
 async def _read(call: Call) -> pb.AddAttachmentResponse:
     response = await call.read()
     if response is grpc.aio.EOF:
-        raise unavailable("The router")
+        raise no_answer("The chat service")
     return response  # type: ignore[return-value]

@@ -184,7 +184,7 @@ async def read_cost(visit: Visit) -> Response:
     """Answers with what the ledger charged for a request; none while it runs."""
     request_id = visit.form.get("request_id")
     if not REQUEST_ID.fullmatch(request_id):
-        raise LegatoError(Reason.REQUEST_INVALID, "This is not the id of a request.")
+        raise LegatoError(Reason.REQUEST_INVALID, _("This is not the id of a request."))
     request = metering_pb2.GetRequestRequest(account_id=visit.account_id, request_id=request_id)
     found = await visit.metering.metering.GetRequest(request)
     if found.state == metering_pb2.REQUEST_STATE_RUNNING:

@@ -8,8 +8,9 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
+from console.display.language import _
 from console.display.receipts import BASES, arithmetic_of, end_of
-from console.display.words import time_of
+from console.display.words import significant_places, time_of
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import Days, days_in
@@ -60,6 +61,8 @@ async def show(visit: Visit) -> Response:
         listed=listed,
         names=names,
         end_of=end_of,
+        # One for the whole column.
+        places=max((significant_places(each.charged_nanos or each.held_nanos, 3) for each in shown), default=2),
         classes=CLASSES,
         file_path=with_query("/requests.csv", choice.query),
         zone=visit.zone,
@@ -82,7 +85,7 @@ async def show_one(visit: Visit) -> Response:
         receipt=receipt,
         names=await read_key_names(visit, [receipt.key_id]),
         end=end_of(receipt),
-        basis=BASES.get(receipt.basis, ""),
+        basis=_(BASES[receipt.basis]) if receipt.basis in BASES else "",
         arithmetic=arithmetic_of(receipt),
         is_running=bool(found.running),
     )
@@ -134,6 +137,8 @@ def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
         "state": RequestState.Name(receipt.state).removeprefix("REQUEST_STATE_").lower(),
         "reserved": time_of(receipt.reserve_time).isoformat() if receipt.HasField("reserve_time") else "",
         "ended": time_of(receipt.end_time).isoformat() if receipt.HasField("end_time") else "",
+        "first_token_ms": receipt.first_token_ms if receipt.HasField("first_token_ms") else "",
+        "duration_ms": receipt.duration_ms if receipt.HasField("duration_ms") else "",
         "class": receipt.class_id,
         "key_id": receipt.key_id,
         "key_name": text_cell(names.name(receipt.key_id)),

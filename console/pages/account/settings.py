@@ -119,7 +119,7 @@ async def show_removal(visit: Visit) -> Response:
     member = next((each for each in members.members if each.user.user_id == user_id), None)
     is_self = user_id == visit.who.user.user_id
     if member is None or not (is_self or visit.who.is_owner):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such member.")
+        raise LegatoError(Reason.NOT_FOUND, _("There is no such member."))
     return visit.render(
         "member_removal.html",
         member=member,

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
 from console.account.usage import chart_of, usage_request
 from console.display.charts import MOST_SERIES, REST, CostChart, Series
+from console.display.language import N_, _, ngettext
 from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
@@ -21,7 +22,7 @@ from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
-GROUPINGS: Final = {"class": "Class", "key": "Key", "member": "Member"}
+GROUPINGS: Final = {"class": N_("Class"), "key": N_("Key"), "member": N_("Member")}
 # More would be no table to read: the file has all.
 ROWS_MOST: Final = 50
 # Of an account with more, only the most expensive keys are told to be whose.
@@ -142,7 +143,7 @@ async def _read_report_of_keys(visit: Visit, choice: UsageChoice) -> tuple[Repor
     series_rows = await _list_usage(visit, usage_request(visit, period, drawn, group_by_key=True)) if drawn else []
     listed = _groups(shown, lambda row: title_of[row.key_id])
     if other_keys:
-        listed.append((f"{other_keys:,} other keys", others))
+        listed.append((ngettext("%(num)s other key", "%(num)s other keys", other_keys), others))
     chart = _chart_of_keys(rows, series_rows, title_of, period, listed[0][0] if len(listed) == 1 else "")
     return _report(rows, listed, chart, period, other_keys), names
 
@@ -186,7 +187,9 @@ def _chart_of_keys(
     chart = chart_of(series_rows, period, lambda row: title_of[row.key_id])
     if not any(left.values()):
         return chart
-    rest = Series(REST if series_rows else only_group or "All keys", tuple(left[column] for column in period.columns))
+    rest = Series(
+        REST if series_rows else only_group or _("All keys"), tuple(left[column] for column in period.columns)
+    )
     return replace(chart, series=(*chart.series, rest))
 
 

@@ -169,8 +169,8 @@ async def _read(visit: Visit) -> Draft:
     files, problems = await _ask_each(visit, lambda calls: calls.route_files.GetRouteFile(pb.GetRouteFileRequest()))
     draft = _draft_of(files, problems)
     draft.base_digest = draft.file_digest
-    for file in files.values():
-        draft.text, draft.secrets = file.text, file.secrets
+    for file in reversed(files.values()):
+        draft.text, draft.secrets = file.text, file.secrets or draft.secrets
     return draft
 
 
@@ -184,6 +184,8 @@ async def _preview(visit: Visit, text: str, base_digest: str, canary: pb.CanaryE
         draft.diff = preview.diff
         draft.mistakes += [mistake for mistake in preview.mistakes if mistake not in draft.mistakes]
         draft.changes += [words for words in map(change_words, preview.changes) if words not in draft.changes]
+    if len({preview.version for preview in previews.values()}) > 1 and not draft.mistakes:
+        draft.problems.append(("", _("The text has another version at some routers: the files that it names differ.")))
     return draft
 
 
@@ -195,11 +197,12 @@ def _draft_of(files: dict[str, _Answer], problems: list[tuple[str, str]]) -> Dra
         if file.obstacle:
             obstacles = draft.obstacles if _digest_of(file) else draft.problems
             obstacles.append((name, EnglishText(file.obstacle)))
-    digests = {_digest_of(file) for file in found.values()}
-    if len(digests) > 1:
+    digests = [_digest_of(file) for file in found.values()]
+    if len(set(digests)) > 1:
         draft.problems.append(
             ("", _("The routers have different files. Make them the same before they are edited here."))
         )
+    # Of the first, as the text is.
     draft.file_digest = next(iter(digests), "")
     draft.models = next((file.models for file in found.values()), ())
     return draft

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from console.account.exported_rows import events, own_keys
+from console.display.words import time_of
 from console.web.csv_files import csv_lines
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
@@ -10,7 +11,7 @@ from console.web.visit import Visit
 from console.web.zip_files import Files, as_fields, json_file, zip_response
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1.credentials_pb2 import GetCredentialsRequest
-from legato_protos.auth.v1.data_pb2 import DeleteUserRequest, ListMyKeysRequest
+from legato_protos.auth.v1.data_pb2 import DeleteUserRequest, ListMyKeysRequest, MyKey
 
 
 async def show(visit: Visit) -> Response:
@@ -47,8 +48,13 @@ async def show_deletion(visit: Visit, refusal: Refusal | None = None) -> Respons
     visit.require_step_up()
     listed = await visit.auth.data.ListMyKeys(ListMyKeysRequest())
     own = {membership.account_id for membership in visit.who.resolved.memberships}
-    working = [key for key in listed.keys if not key.HasField("revoke_time") and key.account_id in own]
+    working = [key for key in listed.keys if key.account_id in own and _works(visit, key)]
     return visit.render("my_data_delete.html", refusal=refusal, keys=working, has_more=bool(listed.next_page_token))
+
+
+def _works(visit: Visit, key: MyKey) -> bool:
+    is_expired = key.HasField("expire_time") and time_of(key.expire_time) <= visit.now
+    return not (is_expired or key.HasField("revoke_time"))
 
 
 @shows_again(show_deletion)

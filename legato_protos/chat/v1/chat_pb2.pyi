@@ -1302,6 +1302,8 @@ class GetRequestResponse(_message.Message):
     HELD_NANOS_FIELD_NUMBER: _builtins.int
     PRICE_VERSION_FIELD_NUMBER: _builtins.int
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     state: Global___RequestState.ValueType
     model: _builtins.str
@@ -1318,6 +1320,10 @@ class GetRequestResponse(_message.Message):
     """The version of the service's routes that chose the model. Empty while it runs, where nothing was charged, and where it
     is not known.
     """
+    first_token_ms: _builtins.int
+    """From the request's arrival until its answer began, if that was streamed. Absent where it is not known."""
+    duration_ms: _builtins.int
+    """From the request's arrival until its answer ended. Absent where it is not known."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1344,11 +1350,20 @@ class GetRequestResponse(_message.Message):
         held_nanos: _builtins.int = ...,
         price_version: _builtins.int = ...,
         routes_version: _builtins.str = ...,
+        first_token_ms: _builtins.int | None = ...,
+        duration_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "create_time", b"create_time", "duration_ms", b"duration_ms", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "caller", b"caller", "create_time", b"create_time", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "model", b"model", "price_version", b"price_version", "request_id", b"request_id", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "basis", b"basis", "caller", b"caller", "create_time", b"create_time", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "model", b"model", "price_version", b"price_version", "request_id", b"request_id", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
+    _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
+    _WhichOneofReturnType__first_token_ms: _TypeAlias = _typing.Literal["first_token_ms"]  # noqa: Y015
+    _WhichOneofArgType__first_token_ms: _TypeAlias = _typing.Literal["_first_token_ms", b"_first_token_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duration_ms) -> _WhichOneofReturnType__duration_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_ms) -> _WhichOneofReturnType__first_token_ms | None: ...
 
 Global___GetRequestResponse: _TypeAlias = GetRequestResponse  # noqa: Y015

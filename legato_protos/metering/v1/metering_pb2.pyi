@@ -597,6 +597,8 @@ class SettleRequest(_message.Message):
     CALLS_FIELD_NUMBER: _builtins.int
     CLASS_ID_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     basis: Global___Basis.ValueType
@@ -606,6 +608,10 @@ class SettleRequest(_message.Message):
     class_id: _builtins.str
     """Of a settlement that was refused before, or that a crashed edge left, as far as they are known: for BookUnmatched."""
     key_id: _builtins.str
+    first_token_ms: _builtins.int
+    """From the request's arrival until its answer began, if that was streamed. Absent: unknown, as after a crash."""
+    duration_ms: _builtins.int
+    """From the request's arrival until its answer ended. Absent: unknown."""
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     @_builtins.property
@@ -624,12 +630,21 @@ class SettleRequest(_message.Message):
         calls: _abc.Iterable[_model_call_pb2.ModelCall] | None = ...,
         class_id: _builtins.str = ...,
         key_id: _builtins.str = ...,
+        first_token_ms: _builtins.int | None = ...,
+        duration_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "duration_ms", b"duration_ms", "first_token_ms", b"first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "calls", b"calls", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "account_id", b"account_id", "basis", b"basis", "calls", b"calls", "class_id", b"class_id", "duration_ms", b"duration_ms", "end", b"end", "first_token_ms", b"first_token_ms", "key_id", b"key_id", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
+    _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
+    _WhichOneofReturnType__first_token_ms: _TypeAlias = _typing.Literal["first_token_ms"]  # noqa: Y015
+    _WhichOneofArgType__first_token_ms: _TypeAlias = _typing.Literal["_first_token_ms", b"_first_token_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duration_ms) -> _WhichOneofReturnType__duration_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_ms) -> _WhichOneofReturnType__first_token_ms | None: ...
 
 Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
 
@@ -758,6 +773,7 @@ class VoidRequest(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     UNPAID_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     ACCEPTED_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     end: Global___End.ValueType
@@ -767,6 +783,8 @@ class VoidRequest(_message.Message):
     """Where the client left before anything was delivered: about how much it had asked, by which a habit of that is noticed."""
     accepted_prompt_tokens: _builtins.int
     """And the prompt that a provider has read, if one has. It is charged where leaving is a habit of the account."""
+    duration_ms: _builtins.int
+    """As in SettleRequest."""
     @_builtins.property
     def lost(self) -> _usage_pb2.Usage:
         """What may have been delivered, though it cannot be charged: booked as loss."""
@@ -782,12 +800,15 @@ class VoidRequest(_message.Message):
         lost: _usage_pb2.Usage | None = ...,
         unpaid_prompt_tokens: _builtins.int = ...,
         accepted_prompt_tokens: _builtins.int = ...,
+        duration_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "duration_ms", b"duration_ms", "lost", b"lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_prompt_tokens", b"accepted_prompt_tokens", "account_id", b"account_id", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "lost", b"lost", "request_id", b"request_id", "unpaid_prompt_tokens", b"unpaid_prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "accepted_prompt_tokens", b"accepted_prompt_tokens", "account_id", b"account_id", "class_id", b"class_id", "duration_ms", b"duration_ms", "end", b"end", "key_id", b"key_id", "lost", b"lost", "request_id", b"request_id", "unpaid_prompt_tokens", b"unpaid_prompt_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
+    _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duration_ms) -> _WhichOneofReturnType__duration_ms | None: ...
 
 Global___VoidRequest: _TypeAlias = VoidRequest  # noqa: Y015
 
@@ -1149,6 +1170,8 @@ class GetRequestResponse(_message.Message):
     BASIS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     key_id: _builtins.str
     class_id: _builtins.str
@@ -1164,6 +1187,9 @@ class GetRequestResponse(_message.Message):
     """The version of the routes that chose the model. Empty where nothing was charged, after a crash, and where it was not
     kept yet.
     """
+    first_token_ms: _builtins.int
+    """As in SettleRequest. Absent where they are unknown."""
+    duration_ms: _builtins.int
     @_builtins.property
     def reserve_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1190,12 +1216,21 @@ class GetRequestResponse(_message.Message):
         basis: Global___Basis.ValueType = ...,
         end: Global___End.ValueType = ...,
         routes_version: _builtins.str = ...,
+        first_token_ms: _builtins.int | None = ...,
+        duration_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "duration_ms", b"duration_ms", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
+    _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
+    _WhichOneofReturnType__first_token_ms: _TypeAlias = _typing.Literal["first_token_ms"]  # noqa: Y015
+    _WhichOneofArgType__first_token_ms: _TypeAlias = _typing.Literal["_first_token_ms", b"_first_token_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duration_ms) -> _WhichOneofReturnType__duration_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_ms) -> _WhichOneofReturnType__first_token_ms | None: ...
 
 Global___GetRequestResponse: _TypeAlias = GetRequestResponse  # noqa: Y015
 

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from legato_protos.metering.v1 import chat_outcomes_pb2 as legato_dot_metering_dot_v1_dot_chat__outcomes__pb2
 from legato_protos.metering.v1 import metering_pb2 as legato_dot_metering_dot_v1_dot_metering__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -69,6 +70,11 @@ class MeteringServiceStub:
                 '/legato.metering.v1.MeteringService/Checkpoint',
                 request_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.CheckpointRequest.SerializeToString,
                 response_deserializer=legato_dot_metering_dot_v1_dot_metering__pb2.CheckpointResponse.FromString,
+                _registered_method=True)
+        self.ReportFailures = channel.unary_unary(
+                '/legato.metering.v1.MeteringService/ReportFailures',
+                request_serializer=legato_dot_metering_dot_v1_dot_chat__outcomes__pb2.ReportFailuresRequest.SerializeToString,
+                response_deserializer=legato_dot_metering_dot_v1_dot_chat__outcomes__pb2.ReportFailuresResponse.FromString,
                 _registered_method=True)
         self.Exchange = channel.stream_stream(
                 '/legato.metering.v1.MeteringService/Exchange',
@@ -141,6 +147,13 @@ class MeteringServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportFailures(self, request, context):
+        """Which chats failed, for statistics. A repeat counts again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Exchange(self, request_iterator, context):
         """Any number of the calls above, multiplexed.
         """
@@ -203,6 +216,11 @@ def add_MeteringServiceServicer_to_server(servicer, server):
                     servicer.Checkpoint,
                     request_deserializer=legato_dot_metering_dot_v1_dot_metering__pb2.CheckpointRequest.FromString,
                     response_serializer=legato_dot_metering_dot_v1_dot_metering__pb2.CheckpointResponse.SerializeToString,
+            ),
+            'ReportFailures': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportFailures,
+                    request_deserializer=legato_dot_metering_dot_v1_dot_chat__outcomes__pb2.ReportFailuresRequest.FromString,
+                    response_serializer=legato_dot_metering_dot_v1_dot_chat__outcomes__pb2.ReportFailuresResponse.SerializeToString,
             ),
             'Exchange': grpc.stream_stream_rpc_method_handler(
                     servicer.Exchange,
@@ -415,6 +433,33 @@ class MeteringService:
             '/legato.metering.v1.MeteringService/Checkpoint',
             legato_dot_metering_dot_v1_dot_metering__pb2.CheckpointRequest.SerializeToString,
             legato_dot_metering_dot_v1_dot_metering__pb2.CheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportFailures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.MeteringService/ReportFailures',
+            legato_dot_metering_dot_v1_dot_chat__outcomes__pb2.ReportFailuresRequest.SerializeToString,
+            legato_dot_metering_dot_v1_dot_chat__outcomes__pb2.ReportFailuresResponse.FromString,
             options,
             channel_credentials,
             insecure,

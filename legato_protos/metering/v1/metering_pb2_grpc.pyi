@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from legato_protos.metering.v1 import chat_outcomes_pb2 as _chat_outcomes_pb2
 from legato_protos.metering.v1 import metering_pb2 as _metering_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -43,6 +44,8 @@ class MeteringServiceStub:
     Void: _grpc.UnaryUnaryMultiCallable[_metering_pb2.VoidRequest, _metering_pb2.VoidResponse]
     Checkpoint: _grpc.UnaryUnaryMultiCallable[_metering_pb2.CheckpointRequest, _metering_pb2.CheckpointResponse]
     """What running requests have delivered so far, for the case that no edge is left to settle them."""
+    ReportFailures: _grpc.UnaryUnaryMultiCallable[_chat_outcomes_pb2.ReportFailuresRequest, _chat_outcomes_pb2.ReportFailuresResponse]
+    """Which chats failed, for statistics. A repeat counts again."""
     Exchange: _grpc.StreamStreamMultiCallable[_metering_pb2.ExchangeRequest, _metering_pb2.ExchangeResponse]
     """Any number of the calls above, multiplexed."""
     ListUsage: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListUsageRequest, _metering_pb2.ListUsageResponse]
@@ -64,6 +67,8 @@ class MeteringServiceAsyncStub(MeteringServiceStub):
     Void: _aio.UnaryUnaryMultiCallable[_metering_pb2.VoidRequest, _metering_pb2.VoidResponse]  # type: ignore[assignment]
     Checkpoint: _aio.UnaryUnaryMultiCallable[_metering_pb2.CheckpointRequest, _metering_pb2.CheckpointResponse]  # type: ignore[assignment]
     """What running requests have delivered so far, for the case that no edge is left to settle them."""
+    ReportFailures: _aio.UnaryUnaryMultiCallable[_chat_outcomes_pb2.ReportFailuresRequest, _chat_outcomes_pb2.ReportFailuresResponse]  # type: ignore[assignment]
+    """Which chats failed, for statistics. A repeat counts again."""
     Exchange: _aio.StreamStreamMultiCallable[_metering_pb2.ExchangeRequest, _metering_pb2.ExchangeResponse]  # type: ignore[assignment]
     """Any number of the calls above, multiplexed."""
     ListUsage: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListUsageRequest, _metering_pb2.ListUsageResponse]  # type: ignore[assignment]
@@ -124,6 +129,14 @@ class MeteringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.CheckpointResponse, _abc.Awaitable[_metering_pb2.CheckpointResponse]]:
         """What running requests have delivered so far, for the case that no edge is left to settle them."""
+
+    @_abc_1.abstractmethod
+    def ReportFailures(
+        self,
+        request: _chat_outcomes_pb2.ReportFailuresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_chat_outcomes_pb2.ReportFailuresResponse, _abc.Awaitable[_chat_outcomes_pb2.ReportFailuresResponse]]:
+        """Which chats failed, for statistics. A repeat counts again."""
 
     @_abc_1.abstractmethod
     def Exchange(

@@ -364,6 +364,8 @@ class RequestReceipt(_message.Message):
     BASIS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     key_id: _builtins.str
     class_id: _builtins.str
@@ -380,6 +382,8 @@ class RequestReceipt(_message.Message):
     """Why it ended, and so why nothing was charged where nothing was. Unspecified while it runs."""
     routes_version: _builtins.str
     """As in GetRequestResponse."""
+    first_token_ms: _builtins.int
+    duration_ms: _builtins.int
     @_builtins.property
     def reserve_time(self) -> _timestamp_pb2.Timestamp:
         """Absent where a request ended before its credit was held."""
@@ -414,12 +418,21 @@ class RequestReceipt(_message.Message):
         basis: _metering_pb2.Basis.ValueType = ...,
         end: _metering_pb2.End.ValueType = ...,
         routes_version: _builtins.str = ...,
+        first_token_ms: _builtins.int | None = ...,
+        duration_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "price", b"price", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "duration_ms", b"duration_ms", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "price", b"price", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "loss_nanos", b"loss_nanos", "price", b"price", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "loss_nanos", b"loss_nanos", "price", b"price", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
+    _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
+    _WhichOneofReturnType__first_token_ms: _TypeAlias = _typing.Literal["first_token_ms"]  # noqa: Y015
+    _WhichOneofArgType__first_token_ms: _TypeAlias = _typing.Literal["_first_token_ms", b"_first_token_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duration_ms) -> _WhichOneofReturnType__duration_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_ms) -> _WhichOneofReturnType__first_token_ms | None: ...
 
 Global___RequestReceipt: _TypeAlias = RequestReceipt  # noqa: Y015
 

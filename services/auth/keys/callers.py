@@ -56,8 +56,10 @@ class Callers(Domain):
             stored.apply_grant(connection, granted)
             if account_id and stored.find_caller_key(connection, caller, account_id) is None:
                 _add_key(connection, granted, account_id, now_us)
-            ids, changes = {"account_id": account_id, "object_id": caller}, grant_changes(before, granted)
-            self._audit.append(connection, "caller.granted", by, **ids, changes=changes)
+            changes = grant_changes(before, granted)
+            self._audit.append(
+                connection, "caller.granted", by, account_id=account_id, object_id=caller, changes=changes
+            )
             return granted
 
         granted = await self._database.write(apply)

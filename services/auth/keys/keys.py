@@ -276,8 +276,8 @@ class Keys(Domain):
                 checks.require_classes_within(after.allowed_classes, account.allowed_classes)
             stored.put_key(connection, before, after)
             shown = self._shown(connection, by, [after])[0]
-            ids, changes = {"account_id": account.account_id, "object_id": key_id}, key_changes(before, after)
-            self._audit.append(connection, action, by, **ids, changes=changes)
+            changes = key_changes(before, after)
+            self._audit.append(connection, action, by, account_id=account.account_id, object_id=key_id, changes=changes)
             return shown
 
         shown = await self._database.write(apply)

@@ -76,8 +76,8 @@ class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
         # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
         if account_id:
             lock_account(connection, checks.id_of("account", account_id))
-        ids, changes = {"account_id": account_id, "object_id": object_id}, to_changes(request.changes)
-        self._audit.append(connection, action, by, **ids, changes=changes)
+        changes = to_changes(request.changes)
+        self._audit.append(connection, action, by, account_id=account_id, object_id=object_id, changes=changes)
         return pb.RecordOperatorActionResponse()
 
 

@@ -80,7 +80,9 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         def close(connection: Connection) -> pb.CloseAccountResponse:
             account, revoked, webhooks = ended.close_account(connection, account_id, self.now_us())
             self._append(connection, "account.closed", by, account_id, account_id)
-            return pb.CloseAccountResponse(account=to_account(account), revoked_keys=revoked, removed_webhooks=webhooks)
+            return pb.CloseAccountResponse(
+                account=to_account(account, self._service_limits), revoked_keys=revoked, removed_webhooks=webhooks
+            )
 
         closed = await self._database.write(close)
         await empty_write_log(self._database)

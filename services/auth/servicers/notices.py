@@ -64,8 +64,9 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         stored.set_muted_kinds(connection, account_id, after)
         settings = self._settings(connection, by, account_id)
         changes = changes_between({"muted_kinds": _texts(before)}, {"muted_kinds": _texts(after)})
-        ids = {"account_id": account_id, "object_id": account_id}
-        self._audit.append(connection, "notices.mail_changed", by, **ids, changes=changes)
+        self._audit.append(
+            connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id, changes=changes
+        )
         return pb.SetMutedKindsResponse(settings=settings)
 
     @writes
@@ -80,9 +81,10 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
             raise LegatoError(Reason.REQUEST_INVALID, message)
         stored.set_mailed(connection, account_id, by.user_id, is_mailed=request.is_on)
         settings = self._settings(connection, by, account_id)
-        ids = {"account_id": account_id, "object_id": by.user_id}
         changes = changes_between({"own_mail": before[by.user_id]}, {"own_mail": request.is_on})
-        self._audit.append(connection, "notices.own_mail_changed", by, **ids, changes=changes)
+        self._audit.append(
+            connection, "notices.own_mail_changed", by, account_id=account_id, object_id=by.user_id, changes=changes
+        )
         return pb.SetOwnMailResponse(settings=settings)
 
     @writes
@@ -102,8 +104,14 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
             raise checks.refusal("url", f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first.")
         add(connection, webhook)
-        ids = {"account_id": account_id, "object_id": webhook.webhook_id}
-        self._audit.append(connection, "webhook.added", by, **ids, changes=changes_between({}, _host(webhook)))
+        self._audit.append(
+            connection,
+            "webhook.added",
+            by,
+            account_id=account_id,
+            object_id=webhook.webhook_id,
+            changes=changes_between({}, _host(webhook)),
+        )
         return pb.AddWebhookResponse(webhook=to_message(pb.Webhook, webhook), secret=webhook.secret)
 
     @writes
@@ -111,12 +119,19 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         self, connection: Connection, request: pb.RemoveWebhookRequest, context: Context
     ) -> pb.RemoveWebhookResponse:
         webhook_id, account_id = checks.id_of("webhook", request.webhook_id), _account(request.account_id)
-        by, ids = current_access.get(), {"account_id": account_id, "object_id": webhook_id}
+        by = current_access.get()
         webhooks = stored.list_webhooks(connection, account_id)
         webhook = next((each for each in webhooks if each.webhook_id == webhook_id), None)
         if webhook is None or not stored.remove_webhook(connection, account_id, webhook_id):
             raise checks.not_found("webhook")
-        self._audit.append(connection, "webhook.removed", by, **ids, changes=changes_between(_host(webhook), {}))
+        self._audit.append(
+            connection,
+            "webhook.removed",
+            by,
+            account_id=account_id,
+            object_id=webhook_id,
+            changes=changes_between(_host(webhook), {}),
+        )
         return pb.RemoveWebhookResponse()
 
     @reads

@@ -50,8 +50,14 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         expires_at_us = now_us + FIRST_LINK_VALID_US
         code = self._put_link(connection, user.user_id, expires_at_us)
         by = current_access.get()
-        ids = {"account_id": account_id, "object_id": user.user_id}
-        self._audit.append(connection, "user.created", by, **ids, changes=role_change(None, role))
+        self._audit.append(
+            connection,
+            "user.created",
+            by,
+            account_id=account_id,
+            object_id=user.user_id,
+            changes=role_change(None, role),
+        )
         expires = to_timestamp(expires_at_us)
         return pb.CreateUserResponse(user=to_user(UserSummary(user)), code=code, code_expire_time=expires)
 

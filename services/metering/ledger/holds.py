@@ -212,6 +212,8 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
         routes_version=operation.routes_version,
         # What was swept with a charge counts as a request whose model is unknown.
         model_calls=operation.model_calls if entry.requests else None,
+        first_token_ms=operation.first_token_ms,
+        duration_ms=operation.duration_ms,
     )
     account = _after(account, released_nanos, charge_nanos)
     return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)
@@ -250,6 +252,7 @@ def void(operation: Void, context: RuleContext) -> Effect[None]:
         loss_bound_nanos=0,
         end=operation.end,
         resolved_at_us=context.now_us,
+        duration_ms=operation.duration_ms,
     )
     return Effect(None, _after(account, released_nanos, 0), hold, entry)
 

@@ -80,6 +80,9 @@ class Hold(msgspec.Struct, frozen=True):
     routes_version: str | None = None
     # The calls to models that were made for it, as `model_calls` writes them; None: unknown.
     model_calls: str | None = None
+    # From its arrival until its answer began, if that was streamed, and until it ended; None: unknown.
+    first_token_ms: int | None = None
+    duration_ms: int | None = None
 
     @property
     def usage(self) -> Usage:
@@ -257,6 +260,8 @@ class Settle(RequestOperation[Settled], frozen=True):
     # Of one that was refused before, as far as the edge knows them: its hold may be lost.
     class_id: str = ""
     key_id: str = ""
+    first_token_ms: int | None = None
+    duration_ms: int | None = None
 
 
 class Void(RequestOperation[None], frozen=True):
@@ -267,6 +272,7 @@ class Void(RequestOperation[None], frozen=True):
     lost: Usage = Usage()
     # Usage that is charged though nothing was delivered: the prompt of a client that repeatedly disconnects.
     due: Usage = Usage()
+    duration_ms: int | None = None
 
 
 class Swept(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2_grpc
+from legato_protos.metering.v1.chat_outcomes_pb2 import ReportFailuresRequest, ReportFailuresResponse
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod
@@ -22,6 +23,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, AnswerT, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits
 from services.metering.servicers.spend_limits import from_spend
+from services.metering.store.failures import add_failures
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances, read_request
 from services.metering.store.spends import list_spends
@@ -29,6 +31,7 @@ from services.metering.store.usage import read_recent_cost
 from services.metering.unpaid_prompts import UnpaidPrompts
 from services.metering.usage_reports import report_usage
 from services.metering.wire import operations, reports
+from services.metering.wire.chat_outcomes import to_failures
 from services.metering.wire.operations import checked_id, checked_request_id
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
@@ -60,7 +63,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         self._limiter = limiter
         self._default_limits = default_limits
         self._unpaid_prompts = unpaid_prompts
-        self._totals = KeyTotals()
+        self.key_totals = KeyTotals()
         # No administrative methods here.
         self._exchange = ExchangeServer(
             SERVICE,
@@ -72,6 +75,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
                 "Settle": UnaryMethod(pb.SettleRequest, self.settle),
                 "Void": UnaryMethod(pb.VoidRequest, self.void),
                 "Checkpoint": UnaryMethod(pb.CheckpointRequest, self.checkpoint),
+                "ReportFailures": UnaryMethod(ReportFailuresRequest, self.report_failures),
             },
             pb.ExchangeResponse,
             log,
@@ -165,8 +169,13 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             raise failure
         return pb.CheckpointResponse()
 
+    async def report_failures(self, request: ReportFailuresRequest) -> ReportFailuresResponse:
+        await self._database.write(add_failures, to_failures(request))
+        return ReportFailuresResponse()
+
     Admit, Correct, Reserve, Extend = _rpc(admit), _rpc(correct), _rpc(reserve), _rpc(extend)
     Settle, Void, Checkpoint = _rpc(settle), _rpc(void), _rpc(checkpoint)
+    ReportFailures = _rpc(report_failures)
 
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
@@ -175,7 +184,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
         query = reports.to_usage_query(request)
-        rows, other_keys = await self._database.read(report_usage, query, self._totals)
+        rows, other_keys = await self._database.read(report_usage, query, self.key_totals)
         return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows), other_keys=other_keys)
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:

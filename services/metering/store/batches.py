@@ -122,6 +122,7 @@ _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
 _HOLD_CHANGES: Final = (
     "state", "amount_nanos", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_nanos", "loss_nanos",
     "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us", "routes_version", "model_calls",
+    "first_token_ms", "duration_ms",
 )  # fmt: skip
 _UPDATE_HOLDS: Final = update_rows(holds, "request_id", _HOLD_CHANGES, found=["state"])
 _changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)

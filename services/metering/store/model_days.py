@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.model_calls import ModelCall, ModelSums
 from services.metering.ledger.records import BILLED, CHARGES, DAY_US
+from services.metering.store.chat_times import sum_up_times
 from services.metering.store.tables import MODEL_DAY, ledger, retention, total
 from services.metering.store.tables import model_days as sums_table
 
@@ -167,6 +168,7 @@ def sum_up_portion(connection: sa.Connection, most: int, settled_after_us: int =
             f" ON CONFLICT ({', '.join(MODEL_DAY)}) DO UPDATE SET {_ADDED}"
         )
         connection.execute(sa.text(add), {"after_id": after_id, "last_id": last_id})
+        sum_up_times(connection, after_id, last_id)
     return True
 
 

@@ -46,6 +46,27 @@ model_days = sa.Table(
     *columns_of(ModelSums),
 )
 
+# How many chats took how long, in each hour and day: of each key, and of all keys together, whose id is empty. Made of
+# the ledger like the sums above.
+CHAT_TIME: Final = ("account_id", "grain", "key_id", "start_us", "class_id", "measure")
+chat_times = sa.Table(
+    "chat_times",
+    metadata,
+    *(sa.Column(name, sa.BigInteger if name == "start_us" else sa.Text, primary_key=True) for name in CHAT_TIME),
+    # A JSON object: by bucket of the time, how many chats.
+    sa.Column("chats_by_bucket", sa.Text),
+)
+
+# The chats that failed, as edges report them. Those that are cut off are charged, too.
+FAILURE: Final = ("account_id", "hour_us", "key_id", "class_id", "reason", "is_cut")
+_FAILURE_TYPES: Final = {"hour_us": sa.BigInteger, "is_cut": sa.Boolean}
+failure_hours = sa.Table(
+    "failure_hours",
+    metadata,
+    *(sa.Column(name, _FAILURE_TYPES.get(name, sa.Text), primary_key=True) for name in FAILURE),
+    sa.Column("chats", sa.BigInteger),
+)
+
 spends = sa.Table("spends", metadata, *columns_of(Spend, "spend_id"))
 
 notices = sa.Table(

@@ -11,6 +11,7 @@ from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message
+from services.metering.ledger.chat_times import LONGEST_MS
 from services.metering.ledger.model_calls import ModelCall, encode_calls
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import (
@@ -222,7 +223,17 @@ def to_settle(request: pb.SettleRequest) -> Settle:
     # Cut instead of refused: a refused settlement would be retried forever.
     routes_version = request.routes_version[:LONGEST_ROUTES_VERSION] or None
     calls = encode_calls(map(_to_call, request.calls)) if request.calls else None
-    settle = Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end), routes_version, calls)
+    settle = Settle(
+        request_id,
+        account_id,
+        _usage(request.usage),
+        basis,
+        _end(request.end),
+        routes_version,
+        calls,
+        first_token_ms=_bounded(request.first_token_ms, LONGEST_MS) if request.HasField("first_token_ms") else None,
+        duration_ms=_bounded(request.duration_ms, LONGEST_MS) if request.HasField("duration_ms") else None,
+    )
     if request.class_id not in CLASSES:
         return settle
     return replace(settle, class_id=request.class_id, key_id=request.key_id if _ID.fullmatch(request.key_id) else "")
@@ -291,6 +302,7 @@ def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
         class_id=checked_id(request.class_id, "class_id") if request.class_id else "",
         lost=_usage(request.lost),
         due=Usage(prompt_tokens=due_tokens),
+        duration_ms=_bounded(request.duration_ms, LONGEST_MS) if request.HasField("duration_ms") else None,
     )
 
 

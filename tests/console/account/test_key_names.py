@@ -35,7 +35,7 @@ def test_reports_have_ids_while_names_are_not_known(console: ConsoleHarness) -> 
     console.backends.fill()
     console.backends.fail = {"KeyAdminService.ListKeys": not_answering()}
     text = console.get("/usage?by=key", console.auth.sign_in()).text
-    assert "keys have no names" in text
+    assert "The names of keys cannot be shown right now" in text
     assert "key_0000000000000001" in text
 
 

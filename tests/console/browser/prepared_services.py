@@ -31,6 +31,7 @@ def failing(*methods: str) -> Prepare:
 
 without_metering = failing(
     "MeteringService.ListUsage",
+    "ChatOutcomeService.GetChatOutcomes",
     "MeteringService.GetBalance",
     "StatementService.ListRequests",
     "StatementService.ListLedgerDays",

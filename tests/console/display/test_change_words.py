@@ -19,7 +19,7 @@ def test_changes_are_told_with_what_was_before_and_in_units_that_people_read() -
         (Change("tokens_per_minute", None, 5), "Tokens a minute: from no limit of its own to 5"),
         (Change("allowed_classes", ("mezzo", "forte"), None), "Classes: from mezzo and forte to all"),
         (Change("scopes", (), ("usage",)), "What it may do: from Everything to Read usage"),
-        (Change("search", True, False), "Search: from on to off"),
+        (Change("search", True, False), "Web search: from on to off"),
         (Change("role", "member", "owner"), "Role: from Member to Owner"),
         (Change("spend_month_nanos", 5 * 10**9, None), "Spend limit by month: from $5.00 a month to no limit"),
         (Change("muted_kinds", (), ("balance.low",)), "Not mailed: from none to Low balance"),
@@ -37,4 +37,4 @@ def test_of_what_is_new_or_gone_only_what_it_is_or_was_is_told() -> None:
 def test_changes_are_told_in_french(in_french: Callable[[], None]) -> None:
     in_french()
     words = change_words(Change("search", True, False))
-    assert words == "Recherche\u00a0: de «\u00a0activé\u00a0» à «\u00a0désactivé\u00a0»"
+    assert words == "Recherche Web\u00a0: de «\u00a0activé\u00a0» à «\u00a0désactivé\u00a0»"

@@ -35,7 +35,7 @@ def actions_in_code() -> set[str]:
     # Also of a kind that is not known here.
     calls = [node for node in nodes if isinstance(node, ast.Call) and len(node.args) > 1]
     appended = [call.args[1] for call in calls if getattr(call.func, "attr", "").endswith("append")]
-    found |= {each.value for each in appended if isinstance(each, ast.Constant)} | set(_ACTION_NAMES.values())
+    found |= {str(each.value) for each in appended if isinstance(each, ast.Constant)} | set(_ACTION_NAMES.values())
     found |= {f"member.role_changed.{role.name.lower()}" for role in AccountRole if role}
     found |= {f"{action}.{way.value}" for action in ("user.signed_in", "session.stepped_up") for way in SignInMethod}
     return found

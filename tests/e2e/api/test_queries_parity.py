@@ -129,6 +129,8 @@ def receipt_as_http(receipt: pb.GetRequestResponse) -> dict[str, Any]:
         "held_nanos": receipt.held_nanos,
         "price_version": receipt.price_version,
         "routes_version": receipt.routes_version,
+        "first_token_ms": receipt.first_token_ms if receipt.HasField("first_token_ms") else None,
+        "duration_ms": receipt.duration_ms,
     }
 
 

@@ -37,6 +37,9 @@ FOR_VISITORS: Final = {
     "NoticeService",
     "NoticeThresholdService",
     "GroundingAdminService",
+    "ChatOutcomeService",
+    "ContentService",
+    "DataService",
 }
 METHODS_FOR_VISITORS: Final = {
     "AccountAdminService": {"GetAccount", "UpdateAccount"},

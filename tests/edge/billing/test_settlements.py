@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from legato_protos.router.v1.router_pb2 import ProviderCost, Started
 from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
+from tests.support.fakes import FakeClock
 from tests.support.waiting import until
 
 USAGE = Usage(prompt_tokens=90, completion_tokens=7)
@@ -72,3 +74,27 @@ async def test_settlement_tells_the_calls_and_of_an_answer_that_did_not_finish_w
     assert list(settlement_of(slot).calls) == slot.calls
     slot.calls, slot.started = (), None
     assert not settlement_of(slot).calls
+
+
+async def test_settlement_tells_the_times_as_they_were_when_it_began_and_of_a_crashed_edge_none(
+    metering_harness: MeteringHarness,
+) -> None:
+    slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id)
+    slot.seal(USAGE, pb.BASIS_PROVIDER, pb.END_COMPLETE)
+    untimed = settlement_of(slot)
+    assert {"duration_ms", "first_token_ms"}.isdisjoint(field.name for field, _ in untimed.ListFields())
+    clock = FakeClock()
+    pending = settlements.Settlements(metering_harness.replicas, clock, cast(Any, None))
+    slot.arrived_at_s = clock.elapsed_s()
+    clock.advance(0.25)
+    slot.first_token_at_s = clock.elapsed_s()
+    clock.advance(2)
+    for _ in range(2):
+        pending.begin(slot)
+        timed = settlement_of(slot)
+        assert (timed.first_token_ms, timed.duration_ms) == (250, 2_250)
+        clock.advance(30)
+    slot.basis = pb.BASIS_UNSPECIFIED
+    assert settlements.resolution(slot)[1] == pb.VoidRequest(
+        request_id=slot.request_id, account_id=slot.account_id, end=slot.end, lost=USAGE, duration_ms=2_250
+    )

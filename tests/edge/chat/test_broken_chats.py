@@ -162,6 +162,7 @@ async def test_answer_without_an_end_is_the_models_failure_and_what_was_delivere
     assert chat_harness.events[-1]["error"]["code"] == "upstream_error"
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
     assert (await chat_harness.metering.read_hold(7)).end == "upstream_cut"
+    assert chat_harness.failures == {("UPSTREAM_FAILED", "forte", True): 1}
 
 
 @pytest.mark.parametrize(("said", "delivered_tokens"), [([], 0), ([piece("Hel", 1)], 1)])
@@ -187,6 +188,7 @@ async def test_client_who_leaves_is_charged_for_what_was_delivered(
             await chatting
     assert await charged(chat_harness) == (cost(PROMPT_TOKENS, 1) if delivered_tokens else 0)
     assert (await chat_harness.metering.read_hold(7)).end == "client_gone"
+    assert chat_harness.failures == {("CLIENT_GONE", "forte", bool(delivered_tokens)): 1}
 
 
 async def test_mistake_of_ours_in_mid_stream_is_told_and_what_was_delivered_is_charged(

@@ -67,6 +67,19 @@ async def test_whole_answer_is_sealed_only_after_it_was_relayed(chat_harness: Ch
 
 
 @pytest.mark.parametrize("stream", [True, False])
+async def test_receipt_has_the_times_of_an_answer_which_is_no_failure(chat_harness: ChatHarness, stream: bool) -> None:
+    """An answer that is not streamed has no first token: it comes as a whole."""
+    await chat_harness.add_routers(saying(piece("Hel", 1), piece("lo", 2), end(2)))
+    await chat_harness.chat(stream=stream).run()
+    await charged(chat_harness)
+    hold = await chat_harness.metering.read_hold(7)
+    assert hold.duration_ms is not None
+    assert (hold.first_token_ms is not None) == stream
+    assert (hold.first_token_ms or 0) <= hold.duration_ms
+    assert not chat_harness.failures
+
+
+@pytest.mark.parametrize("stream", [True, False])
 async def test_answer_with_nothing_in_it_is_told_and_not_charged(chat_harness: ChatHarness, stream: bool) -> None:
     await chat_harness.add_routers(saying(end(0)))
     await chat_harness.chat(stream=stream).run()

@@ -111,6 +111,7 @@ async def test_mistaken_requests_count_towards_the_rate_limit_and_are_refused_by
         statuses.append(chat_harness.status)
     # The limit of three requests, by a clock that stands still.
     assert statuses == [400, 400, 400, 429, 429]
+    assert chat_harness.failures == {("REQUEST_INVALID", "", False): 3, ("RATE_LIMITED", "", False): 2}
 
 
 @pytest.mark.parametrize("taken", [0, 500])
@@ -157,6 +158,9 @@ class KnownRates:
     """A metering that is away, of whose rate limits the edge knows the last state or none."""
 
     def __init__(self, reason: Reason, last: Headers | None) -> None:
+        # Counts itself.
+        self.failures = self
+        self.counted: list[str] = []
         self._reason = reason
         self._last = last
 
@@ -168,6 +172,9 @@ class KnownRates:
 
     async def rates(self, principal: Any) -> Headers:
         return ASKED_RATES
+
+    def count(self, principal: Any, class_id: str, reason: str) -> None:
+        self.counted.append(reason)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +189,8 @@ class KnownRates:
 async def test_metering_that_is_away_is_not_asked_for_the_headers_of_a_refusal(
     chat_harness: ChatHarness, log: Log, reason: Reason, last: Headers | None, told: Headers
 ) -> None:
-    app = edge_with(chat_harness, log, KnownRates(reason, last))
+    metering = KnownRates(reason, last)
+    app = edge_with(chat_harness, log, metering)
     await app(scope_of(b"{}", chat_harness), cast(Any, None), chat_harness._send)
     assert [(name, value) for name, value in chat_harness.headers.items() if b"ratelimit" in name] == told
+    assert metering.counted == [reason]

@@ -29,6 +29,7 @@ class Books:
             charged_nanos=70,
             price_version=4,
             routes_version="0123456789ab",
+            duration_ms=1_900,
             basis=metering.BASIS_COUNTED,
             end=metering.END_CLIENT_GONE,
         )
@@ -56,6 +57,7 @@ async def test_receipt_is_found_by_the_id_of_the_request_or_of_its_completion(re
         usage=pb.Usage(prompt_tokens=5, cached_tokens=2, completion_tokens=3, cost_nanos=70),
         price_version=4,
         routes_version="0123456789ab",
+        duration_ms=1_900,
     )
 
 

@@ -8,6 +8,8 @@ import sqlalchemy as sa
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.months import CalendarMonth
 from services.metering.store.batches import ADD_TO_COUNTERS
+from services.metering.store.chat_times import delete_hours
+from services.metering.store.failures import sum_up_failures
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import (
     COUNTED,
@@ -110,8 +112,8 @@ def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account
 
 
 def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: CalendarMonth) -> int:
-    """Replaces the hours of accounts by one row for the month, in its first hour; returns how many rows became
-    fewer."""
+    """Replaces the hours of accounts by one row for the month, in its first hour; of the times of chats, days stay.
+    Returns how many rows of usage became fewer."""
 
     def is_other_hour(table: sa.Table) -> sa.ColumnElement[bool]:
         hour_us = table.c.hour_us
@@ -120,6 +122,8 @@ def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: C
     keys = [usage_hours.c[name] for name in ("account_id", "key_id", "class_id")]
     sums = [total(usage_hours.c[name]) for name in COUNTED]
     rows = connection.execute(sa.select(*keys, *sums).where(is_other_hour(usage_hours)).group_by(*keys)).all()
+    sum_up_failures(connection, account_ids, month.start_us, month.ends_us)
+    delete_hours(connection, account_ids, month.start_us, month.ends_us)
     if not rows:
         return 0
     deleted: sa.CursorResult[Any] = connection.execute(sa.delete(usage_hours).where(is_other_hour(usage_hours)))

@@ -102,8 +102,8 @@ def test_closing_ends_everything_but_the_books(console: ConsoleHarness, tmp_path
     assert console.grounding.documents() == []
     assert len(console.auth.users()) == 2
     # The visitor is signed in, and belongs to no account.
-    page = console.get("/my-data", session)
-    assert (page.status, "Leave the account" in page.text) == (200, False)
+    shown = console.get("/my-data", session)
+    assert (shown.status, "Leave the account" in shown.text) == (200, False)
     assert console.get(CLOSE, session).status == 200
     assert "needs an account" in console.get(CLOSE, session).text or "no account" in console.get(CLOSE, session).text
     # An operator can still show the books.

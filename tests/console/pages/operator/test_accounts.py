@@ -6,8 +6,9 @@ from services.auth.records.accounts import ClassAllowance
 from services.metering.ledger.spend import SpendLimits
 from tests.console.auth_rows import OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
 from tests.console.backends import not_answering
+from tests.console.clock import NOW_US
 from tests.console.harness import ConsoleHarness
-from tests.console.metering import DOLLAR
+from tests.console.metering import ACCOUNT_ID, DOLLAR
 
 ACCOUNT = f"/operator/accounts/{OTHER_ACCOUNT_ID}"
 
@@ -95,3 +96,10 @@ def test_an_operator_sets_what_an_account_may_use_and_spend(console: ConsoleHarn
     assert noted.account_id == OTHER_ACCOUNT_ID
     assert "0 % spent" in console.get(f"{ACCOUNT}/spend-limits", session).text
     assert console.post(f"{ACCOUNT}/spend-limits", {"day": "x", "month": "", "total": ""}, session).status == 400
+
+
+def test_a_closed_account_is_shown_as_closed_and_cannot_be_resumed(console: ConsoleHarness, session: str) -> None:
+    console.auth.change_account(suspended_at_us=NOW_US, closed_at_us=NOW_US)
+    text = console.get(f"/operator/accounts/{ACCOUNT_ID}", session).text
+    assert "It cannot be opened again" in text
+    assert "/resume" not in text

@@ -79,14 +79,14 @@ def test_the_second_of_two_operators_gets_a_conflict_and_overwrites_nothing(
     others = given["text"].replace("cedar-2 = 30", "cedar-2 = 35")
     file_of(console).write_text(others)
     given["text"] = given["text"].replace("maple-large = 70", "maple-large = 60")
-    for path in (EDIT, "/operator/routes/apply"):
-        answer = console.post(path, given, session)
-        assert "Somebody else has changed the file meanwhile" in answer.text, path
+    answers = [console.post(path, given, session) for path in (EDIT, "/operator/routes/apply")]
+    for answer in answers:
+        assert "Somebody else has changed the file meanwhile" in answer.text
         # Their change would be undone.
         assert '<li class="goes">-tiers = [{ maple-large = 70, cedar-2 = 35 }]</li>' in answer.text
         assert "Take over on every router" not in answer.text
-    assert (answer.status, file_of(console).read_text()) == (409, others)
-    [current] = re.findall(r'formaction="/operator/routes/edit" name="base_digest" value="(\w+)"', answer.text)
+    assert ([answer.status for answer in answers], file_of(console).read_text()) == ([200, 409], others)
+    [current] = re.findall(r'formaction="/operator/routes/edit" name="base_digest" value="(\w+)"', answers[1].text)
     given["base_digest"] = current
     assert console.post("/operator/routes/apply", given, session).status == 303
 
@@ -123,7 +123,7 @@ def test_a_canary_is_begun_and_ended_as_a_change_of_the_text(console: ConsoleHar
     answer = console.post("/operator/routes/canary", canary, session)
     assert "forte: the canary cedar-2-max begins with 5 % of the accounts." in answer.text
     assert console.post("/operator/routes/apply", editor_of(answer), session).status == 303
-    assert "canary, 5 % of accounts" in console.get("/operator/routes", session).text
+    assert "canary, 5\u00a0% of accounts" in console.get("/operator/routes", session).text
     ended = console.post("/operator/routes/canary", {"class": "forte", "ends": "yes"}, session)
     assert "forte: the canary cedar-2-max ends; it had 5 % of the accounts." in ended.text
     for wrong in ({"percent": "0"}, {"percent": "101"}, {"percent": "five"}, {"percent": ""}):

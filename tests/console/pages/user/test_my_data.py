@@ -84,7 +84,7 @@ def test_a_user_sees_what_ends_and_gets_a_receipt_once(console: ConsoleHarness) 
     for shown in ("You leave Analytical Engines", "Nightly report", "Old laptop"):
         assert shown in page
     # Not those that do not work any more, and no other member's.
-    for hidden in ("Contractor", "Website chat"):
+    for hidden in ("Contractor", "Trial", "Website chat"):
         assert hidden not in page
     answer = console.post("/my-data/delete", {}, session)
     assert answer.status == 200

@@ -70,8 +70,7 @@ def test_a_copy_with_changes_is_read_by_the_release_before() -> None:
     ],
 )
 async def test_a_change_of_the_audit_log_breaks_its_chain(console: Console, database: Database, tampering: str) -> None:
-    for _ in range(3):
-        account_id = await console.create_account()
+    account_id, *_ = [await console.create_account() for _ in range(3)]
     limited = auth_pb2.UpdateAccountRequest(account_id=account_id, requests_per_minute=600)
     await console.call(console.accounts.UpdateAccount, limited)
     whole = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())

@@ -29,7 +29,7 @@ async def token_of(console: Console, session: str) -> bytes:
     return (await console.resolve(session)).access_token
 
 
-async def events_of(console: Console, **filters: str) -> list[Any]:
+async def events_of(console: Console, **filters: Any) -> list[Any]:
     request = pb.ListAuditEventsRequest(page_size=100, **filters)
     return list((await console.call(console.admin_audit.ListAuditEvents, request)).events)
 

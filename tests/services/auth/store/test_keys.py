@@ -87,7 +87,7 @@ def test_keys_are_listed_by_how_long_they_were_not_used(writing: sa.Connection, 
     for name, created_at_us, used_at_us in (
         ("idle", 0, 9 * HOUR_US),
         # Until the end of its hour it may have been used.
-        ("used", 0, 10 * HOUR_US),
+        ("used", 1, 10 * HOUR_US),
         ("never", 10 * HOUR_US, None),
         ("new", 11 * HOUR_US + 1, None),
     ):

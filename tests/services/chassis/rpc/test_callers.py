@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from legato_protos.auth.v1 import auth_pb2, callers_pb2, credentials_pb2, notices_pb2, users_pb2
 from legato_protos.chat.v1 import chat_pb2
 from legato_protos.metering.v1 import (
+    chat_outcomes_pb2,
     metering_pb2,
     model_shares_pb2,
     outbox_pb2,
@@ -185,6 +186,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "Settle": EDGE,
         "Void": EDGE,
         "Checkpoint": EDGE,
+        "ReportFailures": EDGE,
         "Exchange": EDGE,
         "ListUsage": READERS,
         "GetBalance": READERS,
@@ -203,6 +205,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         ["ListLedgerEntries", "ListLedgerDays", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
     "legato.metering.v1.ReportService": {"GetReport": OPERATORS},
+    "legato.metering.v1.ChatOutcomeService": {"GetChatOutcomes": OWNERS},
     "legato.auth.v1.NoticeService": dict.fromkeys(
         [
             "GetNoticeSettings",
@@ -238,7 +241,16 @@ STREAMS = ("Watch", "Chat", "Stream", "Exchange", "AddAttachment", "ServerReflec
 # What also travels as an item.
 ITEMS = {
     "legato.router.v1.RouterService": ["Chat"],
-    "legato.metering.v1.MeteringService": ["Admit", "Correct", "Reserve", "Extend", "Settle", "Void", "Checkpoint"],
+    "legato.metering.v1.MeteringService": [
+        "Admit",
+        "Correct",
+        "Reserve",
+        "Extend",
+        "Settle",
+        "Void",
+        "Checkpoint",
+        "ReportFailures",
+    ],
 }
 OURS = [
     service
@@ -246,6 +258,7 @@ OURS = [
         auth_pb2,
         callers_pb2,
         chat_pb2,
+        chat_outcomes_pb2,
         users_pb2,
         credentials_pb2,
         notices_pb2,

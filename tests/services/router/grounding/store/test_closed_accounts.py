@@ -46,6 +46,22 @@ async def add_note(library: Library, account_id: str) -> None:
     await library.notes.add(account_id, SECRET)
 
 
+def sealed_in(database: Database) -> list[bytes]:
+    """Returns what is encrypted in all tables."""
+    with database.transaction(writes=False) as connection:
+        return [
+            value
+            for table in metadata.sorted_tables
+            for column in table.c
+            if column.name.startswith("sealed_")
+            for value in connection.scalars(sa.select(column))
+        ]
+
+
+def content_of(folder: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in folder.glob("test.db*"))
+
+
 def counts(database: Database) -> dict[str, int]:
     with database.transaction(writes=False) as connection:
         found = {
@@ -61,9 +77,14 @@ async def test_nothing_is_left_of_a_closed_account_and_nothing_is_added_to_it(
 ) -> None:
     await add_note(library, "acct_1")
     await keep(library, [SECRET], "acct_1")
+    sealed = sealed_in(database)
+    assert len(sealed) == 3
     erased = await content.EraseAccount(pb.EraseAccountRequest(account_id="acct_1"), None)  # type: ignore[arg-type]
     assert (erased.notes, erased.attachments) == (1, 1)
     assert set(counts(database).values()) == {0}
+    if database.is_sqlite:
+        content_of_files = content_of(tmp_path)
+        assert not [each for each in sealed if each in content_of_files]
     for add in (add_note(library, "acct_1"), keep(library, [SECRET], "acct_1")):
         with pytest.raises(LegatoError) as refused:
             await add
@@ -103,7 +124,8 @@ async def test_the_text_of_a_document_is_listed_in_order_and_for_its_account_alo
     assert [each.page for each in passages] == list(range(1, len(LONG) + 1))
     assert [each.text.partition(".")[0] for each in passages] == [f"Page {number}" for number in range(len(LONG))]
     for wrong in ({"account_id": "acct_2"}, {"attachment_id": "att_0"}):
-        asked = pb.ListPassagesRequest(**{"account_id": "acct_1", "attachment_id": attachment_id, **wrong})
+        asked = pb.ListPassagesRequest(account_id="acct_1", attachment_id=attachment_id)
+        asked.MergeFrom(pb.ListPassagesRequest(**wrong))  # type: ignore[arg-type]
         with pytest.raises(LegatoError) as refused:
             await content.ListPassages(asked, None)  # type: ignore[arg-type]
         assert refused.value.reason is Reason.NOT_FOUND

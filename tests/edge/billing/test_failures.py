@@ -1,0 +1,92 @@
+"""What metering is told of chats that failed."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+
+from edge.billing import failures as failures_module
+from edge.billing.failures import CLIENT_GONE, FailureCounts
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.metering.store.tables import failure_hours
+from tests.edge.metering_harness import ANN, MeteringHarness
+from tests.support.fakes import FakeClock
+from tests.support.waiting import until
+
+OTHER_KEY = replace(ANN, key_id="key_other")
+
+
+async def connected(harness: MeteringHarness) -> None:
+    await until(lambda: harness.replicas.count_usable() == 1)
+
+
+async def stored(harness: MeteringHarness) -> list[tuple[Any, ...]]:
+    """Returns what metering has counted, without the hours."""
+    query = sa.select(*(column for column in failure_hours.c if column.name != "hour_us"))
+    rows = await harness._database.read(lambda connection: connection.execute(query).all())
+    return sorted(tuple(row) for row in rows)
+
+
+async def test_failures_are_told_by_key_class_and_reason_and_each_once(metering_harness: MeteringHarness) -> None:
+    failures = metering_harness.metering.failures
+    await connected(metering_harness)
+    for _ in range(3):
+        failures.count(ANN, "forte", Reason.RATE_LIMITED)
+    failures.count(OTHER_KEY, "", Reason.REQUEST_INVALID)
+    failures.count(ANN, "forte", CLIENT_GONE, is_cut=True)
+    for _ in range(2):
+        await failures.report()
+    failures.count(ANN, "forte", Reason.RATE_LIMITED)
+    await failures.report()
+    assert await stored(metering_harness) == [
+        ("acct_ann", "key_ann", "forte", "CLIENT_GONE", True, 1),
+        ("acct_ann", "key_ann", "forte", "RATE_LIMITED", False, 4),
+        ("acct_ann", "key_other", "", "REQUEST_INVALID", False, 1),
+    ]
+
+
+async def test_what_a_metering_that_is_away_was_not_told_is_told_later(metering_harness: MeteringHarness) -> None:
+    failures = metering_harness.metering.failures
+    await connected(metering_harness)
+    await metering_harness.shut()
+    await until(lambda: not metering_harness.replicas.count_usable())
+    for _ in range(2):
+        failures.count(ANN, "forte", Reason.UNAVAILABLE)
+        await failures.report()
+    await metering_harness.open()
+    await connected(metering_harness)
+    await failures.report()
+    assert not failures.counts
+    assert await stored(metering_harness) == [("acct_ann", "key_ann", "forte", "UNAVAILABLE", False, 2)]
+
+
+class OlderMetering:
+    """A replica that does not know the method."""
+
+    def for_account(self, account_id: str) -> "OlderMetering":
+        return self
+
+    def call(self, method: str, *question: Any) -> Any:
+        raise LegatoError(Reason.REQUEST_INVALID, "There is no such method.")
+
+
+async def test_an_earlier_metering_is_not_told_again(log: Log) -> None:
+    failures = FailureCounts(cast(Any, OlderMetering()), FakeClock(), log)
+    failures.count(ANN, "forte", Reason.SATURATED)
+    await failures.report()
+    assert not failures.counts
+
+
+async def test_memory_is_bounded_and_every_hour_counts_by_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures_module, "COUNTS_MOST", 2)
+    clock = FakeClock()
+    failures = FailureCounts(cast(Any, OlderMetering()), clock, log)
+    for _ in range(2):
+        for _ in range(2):
+            failures.count(ANN, "forte", Reason.SATURATED)
+        clock.advance(3600)
+    failures.count(OTHER_KEY, "forte", Reason.SATURATED)
+    assert list(failures.counts.values()) == [2, 2]
+    assert len({failure.hour_s for failure in failures.counts}) == 2
