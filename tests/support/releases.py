@@ -16,13 +16,13 @@ from tests.support.upstreams.openai import Upstream
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "releases"
-# From which an upgrade is promised, the oldest first: what `git` calls each. 0.1.0 has no tag.
-COMMITS = {"0.1.0": "67b5669", "0.2.0": "v0.2.0"}
+# From which an upgrade is promised, the oldest first: the commit of each, which a clone without tags has, too.
+COMMITS = {"0.1.0": "67b5669", "0.2.0": "97cdb86"}
 LAST = list(COMMITS)[-1]
 
 
 def checkout(version: str) -> Path:
-    """Returns the folder with a release's files, made once. A clone with its history and tags has them."""
+    """Returns the folder with a release's files, made once. A clone with its history has them."""
     folder = FOLDER / version
     if not folder.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
