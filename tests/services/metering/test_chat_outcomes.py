@@ -31,7 +31,7 @@ NOTHING = percentiles_of({})
 
 
 def query(database: Database, **changes: Any) -> OutcomesQuery:
-    """By hour, from two hours ago until an hour from now."""
+    """Asks by hour, from two hours ago until an hour from now."""
     with database.transaction(writes=False) as connection:
         hour_us = read_now_us(connection) // HOUR_US * HOUR_US
     starts = tuple(hour_us + each * HOUR_US for each in (-2, -1, 0, 1))
