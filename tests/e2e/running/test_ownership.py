@@ -298,10 +298,7 @@ def test_no_method_takes_what_another_account_owns(walk: Walk) -> None:
                 continue
             for given in walk.foreign_ids(OWNED[field.name]):
                 request: Any = GetMessageClass(method.input_type)()
-                for times in {"start_time", "end_time"} & top:
-                    getattr(request, times).FromSeconds(HOURS_S[times])
-                if "start_times" in top:
-                    request.start_times.add(seconds=HOURS_S["start_time"])
+                _fill_period(request, top)
                 for other in method.input_type.fields:
                     value = given if other.name == field.name else own.get(other.name) or FILLED.get(other.name)
                     if value is None or other.message_type is not None:
@@ -324,6 +321,13 @@ def changes(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> dict[s
     # A form that failed is shown again, with another challenge.
     del new["new auth.challenges"]
     return {table: rows for table, rows in (gone | new).items() if rows}
+
+
+def _fill_period(request: Any, fields: set[str]) -> None:
+    for times in {"start_time", "end_time"} & fields:
+        getattr(request, times).FromSeconds(HOURS_S[times])
+    if "start_times" in fields:
+        request.start_times.add(seconds=HOURS_S["start_time"])
 
 
 def _outcome(walk: Walk, method: MethodDescriptor, request: Any) -> str:

@@ -6,8 +6,8 @@ from services.chassis.database.records import columns_of
 
 # Ids, names, times and counts, which are not settings.
 NOT_TOLD = {
-    "account_id", "key_id", "name", "created_at_us", "revoked_at_us", "suspended_at_us", "closed_at_us", "pepper_version",
-    "last_used_hour_us", "created_by", "playground_user_id", "caller_name",
+    "account_id", "key_id", "name", "created_at_us", "revoked_at_us", "suspended_at_us", "closed_at_us",
+    "pepper_version", "last_used_hour_us", "created_by", "playground_user_id", "caller_name",
 }  # fmt: skip
 
 
