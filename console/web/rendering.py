@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from console.display import event_words, language, words
 from console.web.assets import Assets
-from services.chassis.money import NANOS_PER_DOLLAR, format_usd
+from services.chassis.money import format_usd
 
 FOLDER: Final = Path(__file__).parents[1] / "templates"
 # Smaller ones fit into a packet anyway.
@@ -101,9 +101,6 @@ def new_environment(assets: Assets) -> Environment:
         size=words.size,
         browser=words.browser_words,
         time=_time,
-        # Without the currency.
-        exact=format_usd,
-        product=_product,
     )
     return environment
 
@@ -125,12 +122,6 @@ def _ledger(nanos: int) -> Markup:
     """Formats all nine decimals, so that columns align and add up; what is less than a cent stands back."""
     digits = words.nine_decimals(nanos)
     return _data(nanos, words.dollars(nanos, f'{digits[:-7]}<span class="rest">{digits[-7:]}</span>'))
-
-
-def _product(millionths: int) -> str:
-    """Formats millionths of a nano-dollar exactly: what tokens cost before the sum is rounded."""
-    dollars, rest = divmod(millionths, NANOS_PER_DOLLAR * 1_000_000)
-    return f"{dollars}.{f'{rest:015d}'.rstrip('0').ljust(2, '0')}"
 
 
 def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:
