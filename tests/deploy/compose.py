@@ -34,6 +34,7 @@ BASES = (
 )
 SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
 STOP_S = "45"
+UP_ATTEMPTS = 3
 BACKUPS = "/var/lib/legato/backups"
 # As docs/containers.md says it.
 ISSUE = """
@@ -87,8 +88,16 @@ class Stack:
         if self._engine == "podman":
             # podman-compose does not notice that a name is that of another image now.
             self.compose("down")
-        self.compose("up", "--detach")
+        self._up()
         wait_until_served(self.base_url)
+
+    def _up(self) -> None:
+        """Repeats what podman refuses: it starts no container while one that it depends on is between two starts."""
+        for _ in range(UP_ATTEMPTS - 1):
+            with contextlib.suppress(SystemExit):
+                self.compose("up", "--detach")
+                return
+        self.compose("up", "--detach")
 
     def legato(self, *arguments: str, service: str = "legato") -> Any:
         """One of the owner's commands."""
