@@ -12,12 +12,11 @@ from edge.api import chat, models, not_offered, openapi, usage
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.errors import UnexpectedErrorMiddleware, answer_error
 from edge.chat.edge_state import EdgeState
-from edge.chat.endpoint import ChatEndpoint
 from edge.wire.origins import ANY_ORIGIN
 from services.chassis.errors import LegatoError
 from services.chassis.http.request_id import RequestIdMiddleware
 
-ROUTERS: Final = (models.router, usage.router, openapi.router, not_offered.router)
+ROUTERS: Final = (chat.router, models.router, usage.router, openapi.router, not_offered.router)
 
 # FastAPI's own logs quote exceptions, which may quote messages, and its traces would double ours.
 _NO_TELEMETRY: Final[Any] = {
@@ -33,9 +32,6 @@ class EdgeApp(FastAPI):
     def __init__(self, edge: EdgeState, origins: Sequence[str] = (ANY_ORIGIN,), *, has_docs: bool = True) -> None:
         super().__init__(openapi_url=None, redirect_slashes=False, telemetry=_NO_TELEMETRY)
         self.state.edge = edge
-        self.state.chat = ChatEndpoint(edge)
-        # Looked up first, and by itself: an included router would take as long as the rest of the lookup.
-        self.router.routes += chat.router.routes
         for router in ROUTERS:
             self.include_router(router)
         if has_docs:
@@ -44,6 +40,7 @@ class EdgeApp(FastAPI):
         for kind in (LegatoError, HTTPException, RequestValidationError):
             self.add_exception_handler(kind, answer_error)
         # The last one is the outermost.
+        self.add_middleware(chat.ChatMiddleware, edge=edge)
         self.add_middleware(UnexpectedErrorMiddleware)
         self.add_middleware(EdgeCorsMiddleware, origins=origins)
         self.add_middleware(RequestIdMiddleware)

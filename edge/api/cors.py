@@ -4,7 +4,7 @@ Keys are sent in a header that the page sets itself and never in a cookie, so no
 credentials: every origin is allowed, unless the settings list some.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from typing import Final
 
 from starlette.datastructures import Headers as RequestHeaders
@@ -36,15 +36,14 @@ class EdgeCorsMiddleware(CORSMiddleware):
             max_age=_CACHED_S,
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:  # type: ignore[override]
         if scope["method"] == "OPTIONS":
             # It carries no key.
-            await self._preflight_response(scope)(scope, receive, send)
-        elif b"origin" in dict(scope["headers"]):
-            await super().__call__(scope, receive, send)
-        else:
-            # The request of no page: nothing needs to be added to its response.
-            await self.app(scope, receive, send)
+            return self._preflight_response(scope)(scope, receive, send)
+        if b"origin" in dict(scope["headers"]):
+            return super().__call__(scope, receive, send)
+        # The request of no page: nothing needs to be added to its response.
+        return self.app(scope, receive, send)
 
     def _preflight_response(self, scope: Scope) -> Response:
         asked = RequestHeaders(scope=scope).get("access-control-request-headers", "authorization, content-type")

@@ -23,7 +23,7 @@ class RequestIdMiddleware:
     def __init__(self, app: Callable[[HttpScope, Receive, Send], Awaitable[None]]) -> None:
         self._app = app
 
-    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> Awaitable[None]:
         request_id = new_request_id()
         scope.setdefault("state", {})["request_id"] = request_id
 
@@ -32,4 +32,4 @@ class RequestIdMiddleware:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             return send(message)
 
-        await self._app(scope, receive, send_with_id)
+        return self._app(scope, receive, send_with_id)

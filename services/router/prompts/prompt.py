@@ -81,8 +81,11 @@ async def compose_prompt(
     if len(messages.parsed) == 1:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
     try:
-        slices = tokens.request_slices(islice(messages.parsed, 1, None), values_json)
-        prompt_tokens = await tokens.count_slices(slices)
+        if messages.are_plain and messages.size_bytes <= tokens.SLICE_CHARACTERS and not any(values_json):
+            prompt_tokens = tokens.count_plain(messages.parsed[1:])
+        else:
+            slices = tokens.request_slices(islice(messages.parsed, 1, None), values_json)
+            prompt_tokens = await tokens.count_slices(slices)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise unreadable() from None
     prompt_tokens += tokens.count_once(character.text)

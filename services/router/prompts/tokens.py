@@ -60,6 +60,12 @@ def slices_of_json(given_json: bytes | msgspec.Raw) -> Iterable[str]:
     return codecs.iterdecode(slices, "utf-8", "replace")
 
 
+def count_plain(messages: Iterable[Message]) -> int:
+    """Counts messages that have only a role and a text, as most have, and are short together."""
+    count_short = counter()
+    return sum([count_short(_string.decode(message.content)) for message in messages])
+
+
 async def count_slices(slices: Iterable[str]) -> int:
     """Counts slices, however many there are, and lets other tasks run meanwhile."""
     count_short, yielder, found_tokens = counter(), Yielder(SLICE_CHARACTERS), 0

@@ -144,6 +144,11 @@ class Messages:
         parsed[at] = _with_context(parsed[at], self.context)
         return (msgspec.json.encode(parsed),)
 
+    @property
+    def are_plain(self) -> bool:
+        """Tells if all that the client sent are messages with a role and a text, and no other field."""
+        return bool(self._given)
+
     def insert(self, index: int, message: Message) -> "Messages":
         """Returns a copy with another message. Those after a first one keep their bytes and spaces."""
         parsed, given = self.parsed.copy(), self._given
