@@ -21,8 +21,8 @@ JSON: Final = "application/json"
 
 class ChatMiddleware:
     """Hands the connection of a chat to `ChatEndpoint`, which reads the body and writes the chunks as bytes. FastAPI's
-    search for a route and its stacks for errors and dependencies would cost a short chat two percent more. The endpoint
-    below declares what the OpenAPI document says."""
+    search for a route and its stacks for errors and dependencies would cost a chat 15 µs. The endpoint below declares
+    what the OpenAPI document says."""
 
     def __init__(self, app: ASGIApp, edge: EdgeState) -> None:
         self._app = app

@@ -11,7 +11,9 @@ import atexit
 import logging
 import sys
 import threading
+import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import IO, Final
 
 import msgspec
@@ -108,9 +110,15 @@ class Log:
     def _line(self, level: str, event: str, fields: dict[str, Value]) -> str:
         if not fields.keys() <= ALLOWED_FIELDS:
             raise ValueError(f"not a field that may be logged: {sorted(fields.keys() - ALLOWED_FIELDS)}")
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+        now_ms = time.time_ns() // 1_000_000
+        at = f"{_written_second(now_ms // 1000)}.{now_ms % 1000:03d}Z"
         described = {"time": at, "level": level, "service": self._service, "event": event, **fields}
         return msgspec.json.encode(described).decode() + "\n"
+
+
+@lru_cache(maxsize=1)
+def _written_second(unix_s: int) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class _LibraryHandler(logging.Handler):

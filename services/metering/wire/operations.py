@@ -281,7 +281,9 @@ def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
 
 
 def _bounded(count: int, most: int) -> int:
-    return min(max(0, count), most)
+    if 0 <= count <= most:
+        return count
+    return 0 if count < 0 else most
 
 
 def from_settled(answer: Settled) -> pb.SettleResponse:

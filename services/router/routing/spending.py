@@ -63,12 +63,15 @@ def describe_call(
 
 def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, int, int, int, int]:
     """Returns the tokens in the order of KINDS."""
-    unwritten_tokens = counted.prompt_tokens - counted.cached_tokens
-    written_tokens = min((told.cache_write_tokens if told is not None else None) or 0, unwritten_tokens)
-    hour_tokens = min((told.cache_write_1h_tokens if told is not None else None) or 0, written_tokens)
+    cached_tokens = counted.cached_tokens
+    unwritten_tokens = counted.prompt_tokens - cached_tokens
+    if told is None or not told.cache_write_tokens:
+        return unwritten_tokens, cached_tokens, 0, 0, counted.completion_tokens
+    written_tokens = min(told.cache_write_tokens, unwritten_tokens)
+    hour_tokens = min(told.cache_write_1h_tokens or 0, written_tokens)
     return (
         unwritten_tokens - written_tokens,
-        counted.cached_tokens,
+        cached_tokens,
         written_tokens - hour_tokens,
         hour_tokens,
         counted.completion_tokens,

@@ -5,6 +5,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
@@ -197,10 +198,13 @@ def _failure_of(error: Interrupted) -> ProviderError:
 
 def _is_stream(connection: AnswerConnection, *, streams: bool) -> bool:
     """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
-    content_type = connection.response.header(b"content-type").partition(";")[0].strip().lower()
-    if streams:
-        return content_type != "application/json"
-    return content_type == "text/event-stream"
+    media_type = _media_type(connection.response.header(b"content-type"))
+    return media_type != "application/json" if streams else media_type == "text/event-stream"
+
+
+@lru_cache
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 async def _read_whole(connection: AnswerConnection, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
