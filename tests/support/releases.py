@@ -80,8 +80,8 @@ class ReleasedService:
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
-    def chat(self, key: str, *, stream: bool = False) -> Any:
-        body = {"model": "mezzo", "stream": stream, "messages": [{"role": "user", "content": "Say something."}]}
+    def chat(self, key: str, question: str = "Say something.", *, stream: bool = False) -> Any:
+        body = {"model": "mezzo", "stream": stream, "messages": [{"role": "user", "content": question}]}
         headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
         request = urllib.request.Request(f"{self.base_url}/chat/completions", json.dumps(body).encode(), headers)
         return urllib.request.urlopen(request, timeout=120)

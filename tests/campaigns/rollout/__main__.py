@@ -27,7 +27,7 @@ from tests.support.books import read_holds
 from tests.support.releases import COMMITS, ROOT, ReleasedService, install
 from tests.support.servers.postgres import Postgres
 from tests.support.service import UpstreamThread
-from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.upstreams.openai import Recorded, Reply, Upstream
 from tests.support.waiting import wait_until
 
 ACCOUNTS: Final = 6
@@ -38,16 +38,23 @@ TODAY: Final = "today"
 KEYS: Final = {"LEGATO_ACCESS_TOKEN_SIGNING_KEY": "7a" * 32, "LEGATO_CREDENTIAL_ENCRYPTION_KEY": "1:" + "e1" * 32}
 NOTE: Final = "Ada counts in French."
 DOCUMENT: Final = "plan.txt"
+LONG_QUESTION: Final = "Tell me everything."
 LONG_ANSWER: Final = Reply(contents=["word "], repeat=200, event_delay_s=0.1)
+
+
+class Talker(Upstream):
+    """Answers one question at length."""
+
+    def reply_to(self, recorded: Recorded) -> Reply:
+        return LONG_ANSWER if LONG_QUESTION in recorded.body.decode() else self.default_reply
 
 
 class Stream(threading.Thread):
     """Reads a long answer, and how it ended."""
 
-    def __init__(self, service: ReleasedService, key: str, upstream: Upstream) -> None:
+    def __init__(self, service: ReleasedService, key: str) -> None:
         super().__init__(daemon=True)
-        upstream.replies.append(LONG_ANSWER)
-        self._answer = service.chat(key, stream=True)
+        self._answer = service.chat(key, LONG_QUESTION, stream=True)
         self.begun = threading.Event()
         self.is_whole = False
         self.start()
@@ -90,7 +97,7 @@ class Rollout:
         return service
 
     def stream(self, service: ReleasedService, account_id: str, key: str) -> Stream:
-        stream = Stream(service, key, self._upstream)
+        stream = Stream(service, key)
         self.streams.append((account_id, stream))
         return stream
 
@@ -221,7 +228,7 @@ def main() -> None:
         # A short name: the path of a unix socket may have about a hundred characters.
         with (
             tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder,
-            UpstreamThread() as upstream,
+            UpstreamThread(Talker()) as upstream,
             ExitStack() as opened,
         ):
             # Long enough for holds to be there when something changes.
