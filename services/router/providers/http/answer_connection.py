@@ -114,6 +114,11 @@ class AnswerConnection(HttpConnection):
         if reader is not None and self._is_usable and not is_over:
             reader.join()
 
+    def release(self) -> None:
+        # An answer that failed ends without its sink: the next one on this connection is another client's.
+        self.read_sink = None
+        super().release()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self._round_reader is None:

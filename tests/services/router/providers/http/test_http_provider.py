@@ -9,12 +9,21 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.chassis.http_client import connection
-from services.router.providers.base import Failure, ProviderCall, Timeouts
+from services.router.providers.base import Failure, Piece, ProviderCall, ProviderError, Timeouts
 from services.router.providers.http import http_provider as http
 from services.router.providers.http import surrogate_halves as halves
 from services.router.providers.http.answer_buffer import BUDGET_BYTES, FREE_BYTES
 from services.router.providers.openai.provider import OpenAIProvider
-from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, opened, pieces_of, text_of
+from tests.services.router.providers.asking import (
+    both_ways,
+    failure_of,
+    hidden_of,
+    make_call,
+    opened,
+    pieces_of,
+    text_of,
+)
+from tests.services.router.providers.http.relayed_chat import chunk, framed
 from tests.support.servers.byte_server import Serve, listening, read_request
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -184,6 +193,50 @@ async def test_question_that_was_met_with_silence_is_not_asked_twice() -> None:
         await pieces_of(provider)
         assert (await failure_of(provider)).what == "did not answer in time"
     assert (server.connections, server.requests) == (1, 2)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class TakesReads:
+    """A sink that takes what arrives of one answer, but for its end."""
+
+    def __init__(self) -> None:
+        self.reads: list[bytes] = []
+
+    def take(self, _: Piece) -> bool:
+        return False
+
+    def take_read(self, read: bytes) -> int:
+        if read.endswith(LAST_CHUNK):
+            return 0
+        self.reads.append(read)
+        return len(read)
+
+
+async def test_an_answer_that_failed_takes_nothing_of_the_next_one_on_its_connection() -> None:
+    head = STREAM[:-2] + b"Transfer-Encoding: chunked\r\n\r\n"
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for event in (b'data: {"error":{"code":500}}\n\n', HELLO):
+            await read_request(reader)
+            for write in (head, framed(chunk("Well")), framed(chunk(", ")), framed(event) + LAST_CHUNK):
+                writer.write(write)
+                await asyncio.sleep(0.05)
+
+    failed, next_one = TakesReads(), TakesReads()
+    async with asking(serve) as provider:
+        call = make_call("any", b"[]", max_tokens=9)
+        call.sink = failed
+        with pytest.raises(ProviderError):
+            await pieces_of(provider, call)
+        call.sink = next_one
+        assert text_of(await pieces_of(provider, call)) == "WellHello"
+    assert failed.reads == next_one.reads == [framed(chunk(", "))]
+    assert connections == 1
 
 
 async def test_new_connection_that_is_closed_is_not_tried_again() -> None:
