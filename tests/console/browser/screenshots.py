@@ -1,4 +1,4 @@
-"""Takes pictures of all pages in all states, on a desktop in daylight and on a phone at night, to look at.
+"""Takes pictures of all pages in all states, in the four looks of a desktop and a phone, light and dark, to look at.
 
 `make screenshots` writes them to build/screenshots; with names of states, only those; with `--language fr`, in French.
 """
@@ -6,6 +6,7 @@
 import argparse
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from tests.console.browser.pages import NAMES, OPERATOR_NAMES, open_state
 from tests.console.harness import ConsoleHarness
 
 FOLDER: Final = Path(__file__).parents[3] / "build" / "screenshots"
-LOOKS: Final = (("light-desktop", "light", DESKTOP), ("dark-phone", "dark", PHONE))
+LOOKS: Final = tuple(product(("light", "dark"), (("desktop", DESKTOP), ("phone", PHONE))))
 
 
 def main(names: list[str], language: str) -> None:
@@ -28,10 +29,10 @@ def main(names: list[str], language: str) -> None:
         console = ConsoleHarness(Path(folder))
         console.start()
         browser = launch(play)
-        for look, scheme, size in LOOKS:
+        for scheme, (device, size) in LOOKS:
             context = browser.new_context(
                 base_url=console.origin,
-                color_scheme=scheme,  # type: ignore[arg-type]
+                color_scheme=scheme,
                 viewport=size,
                 timezone_id="UTC",
                 locale="en-CA",
@@ -40,7 +41,8 @@ def main(names: list[str], language: str) -> None:
             page = context.new_page()
             for name in names or (*NAMES, *OPERATOR_NAMES):
                 open_state(page, console, name, language)
-                page.screenshot(path=FOLDER / f"{name}-{look}{suffix}.png", full_page=True, animations="disabled")
+                path = FOLDER / f"{name}-{scheme}-{device}{suffix}.png"
+                page.screenshot(path=path, full_page=True, animations="disabled")
             context.close()
         browser.close()
         console.stop()
