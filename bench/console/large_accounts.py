@@ -35,6 +35,11 @@ _COLUMNS: Final = (
     "kind, request_id, account_id, customer_nanos, recorded_at_us, revenue_nanos, loss_nanos, external_nanos, key_id, "
     'class_id, price_version, hour_us, requests, prompt_tokens, cached_tokens, completion_tokens, basis, "end"'
 )
+_HOLD_COLUMNS: Final = (
+    "request_id, account_id, key_id, class_id, state, amount_nanos, price_version, prompt_tokens, cached_tokens, "
+    'completion_tokens, charged_nanos, loss_nanos, loss_bound_nanos, basis, "end", counted_hour_us, reserved_at_us, '
+    "resolved_at_us, first_token_ms, duration_ms"
+)
 
 
 def numbers(count: int, *, is_sqlite: bool, first: int = 0) -> str:
@@ -88,7 +93,8 @@ def _charges(
     request_id = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')"
     account = f"'{account_id}'"
     entry = f"'charge', {request_id}, {account}, -{_COST}, {at}, {_COST}, 0, 0, {key}, {_CLASS}, 1, {hour}"
-    hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
+    hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, 1000, 0, 100, {_COST}, 0, 0"
+    ended = f"'provider', 'complete', {hour}, {at}, {at}, 200 + n % 997, 1000 + n % 9973"
     sums = f"count(*), 1000 * count(*), 0, 100 * count(*), {_COST} * count(*), 0"
     counted = ("requests", "prompt_tokens", "completion_tokens", "cost_nanos")
     added = ", ".join(f"{name} = usage_hours.{name} + excluded.{name}" for name in counted)
@@ -99,7 +105,7 @@ def _charges(
     return (
         # A booking locks the account first.
         f"UPDATE accounts SET balance_nanos = balance_nanos - {_COST * count} WHERE account_id = {account}",
-        f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at}, NULL, NULL FROM {charges}",
+        f"INSERT INTO holds ({_HOLD_COLUMNS}) SELECT {hold}, {ended} FROM {charges}",
         f"INSERT INTO ledger ({_COLUMNS}) SELECT {entry}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",
         counters,
     )

@@ -36,6 +36,8 @@ PATHS: Final = {
     "Usage by key, 12 months": "/usage?by=key&period=custom&from={year_ago}&to={today}",
     "Usage by member, 30 days": "/usage?by=member",
     "Usage of one key, 30 days": f"/usage?keys=key_{4_321:016d}",
+    "Errors and speed, 30 days": "/errors-and-speed",
+    "Errors and speed, 12 months": "/errors-and-speed?period=custom&from={year_ago}&to={today}",
     "Requests": "/requests",
     "Requests of one key": f"/requests?keys=key_{4_321:016d}",
     "Credit": "/credit",

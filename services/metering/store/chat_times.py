@@ -1,4 +1,4 @@
-"""Sums up how long chats took, by hour and day, and reads these sums.
+"""Sums up how long chats took, by hour, day and month, and reads these sums.
 
 They are made of the ledger's entries and their holds together with the sums by model, some minutes after the entries
 were written: so a chat writes nothing for it but the times in its hold. A report adds the entries that came since.
@@ -8,20 +8,27 @@ were written: so a chat writes nothing for it but the times in its hold. A repor
 # ruff: noqa: S608
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import sqlalchemy as sa
 
 from services.metering.ledger.chat_times import Measure, bucket_of
-from services.metering.ledger.records import DAY_US
+from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
 from services.metering.store.sets import Query, insert_rows, read_all
 from services.metering.store.tables import CHAT_TIME, chat_times
 
-# The hours and the days of all keys together, and of each key.
-HOURS, DAYS, KEY_HOURS, KEY_DAYS = "hour", "day", "key_hour", "key_day"
+# What a row is of, the longest first. Those of a single key have the prefix; others are of all keys together.
+Grain = Literal["month", "day", "hour"]
+GRAINS: Final[tuple[Grain, ...]] = get_args(Grain)
+OF_A_KEY: Final = "key_"
 ALL_KEYS: Final = ""
+# When the month or the day of a time began, and when the next one does.
+_BOUNDS: Final[Mapping[Grain, tuple[Callable[[int], int], Callable[[int], int]]]] = {
+    "month": (month_start_us, next_month_us),
+    "day": (day_start_us, next_day_us),
+}
 # Answers that ended otherwise were not whole.
 _WHOLE: Final = ("complete", "credit_spent")
 
@@ -38,25 +45,27 @@ class TimedChat(NamedTuple):
 
 
 class TimeSpan(NamedTuple):
-    """A part of a period, in hours or in days of UTC."""
+    """A part of a period, of whole hours, days or months of UTC."""
 
-    is_days: bool
+    grain: Grain
     start_us: int
     # Exclusive.
     end_us: int
 
 
-def spans_of(start_us: int, end_us: int) -> list[TimeSpan]:
-    """Divides a period of whole hours into as few spans as there can be: its days, and the hours around them."""
-    first_day_us, last_day_us = -(-start_us // DAY_US) * DAY_US, end_us // DAY_US * DAY_US
-    if first_day_us >= last_day_us:
-        return [TimeSpan(False, start_us, end_us)]
-    spans = (
-        TimeSpan(False, start_us, first_day_us),
-        TimeSpan(True, first_day_us, last_day_us),
-        TimeSpan(False, last_day_us, end_us),
-    )
-    return [span for span in spans if span.start_us < span.end_us]
+def spans_of(start_us: int, end_us: int, grains: Sequence[Grain] = GRAINS) -> list[TimeSpan]:
+    """Divides a period of whole hours into its months, the days around them, and the hours around those."""
+    grain, *shorter = grains
+    if start_us >= end_us:
+        return []
+    if not shorter:
+        return [TimeSpan(grain, start_us, end_us)]
+    start_of, next_of = _BOUNDS[grain]
+    first_us, last_us = next_of(start_us - 1), start_of(end_us)
+    if first_us >= last_us:
+        return spans_of(start_us, end_us, shorter)
+    whole = TimeSpan(grain, first_us, last_us)
+    return [*spans_of(start_us, first_us, shorter), whole, *spans_of(last_us, end_us, shorter)]
 
 
 _TIMES: Final = (
@@ -81,11 +90,11 @@ def sum_up_times(connection: sa.Connection, after_id: int, last_id: int) -> None
     for account_id, hour_us, key_id, class_id, measure, bucket in _times_of(
         connection.execute(_SUMMED, {"after_id": after_id, "last_id": last_id})
     ):
-        day_us, kind = hour_us - hour_us % DAY_US, (class_id, measure)
-        sums[account_id, HOURS, ALL_KEYS, hour_us, *kind][bucket] += 1
-        sums[account_id, DAYS, ALL_KEYS, day_us, *kind][bucket] += 1
-        sums[account_id, KEY_HOURS, key_id, hour_us, *kind][bucket] += 1
-        sums[account_id, KEY_DAYS, key_id, day_us, *kind][bucket] += 1
+        kind = (class_id, measure)
+        for grain in GRAINS:
+            start_us = _BOUNDS[grain][0](hour_us) if grain in _BOUNDS else hour_us
+            sums[account_id, grain, ALL_KEYS, start_us, *kind][bucket] += 1
+            sums[account_id, OF_A_KEY + grain, key_id, start_us, *kind][bucket] += 1
     if not sums:
         return
     # Nobody else writes: the caller has locked the mark of what is summed up.
@@ -131,9 +140,9 @@ def read_times(
     together, whose id is empty. There may be several rows of the same."""
     is_sqlite = connection.dialect.name == "sqlite"
     keys_json = msgspec.json.encode(list(key_ids) or [ALL_KEYS]).decode()
-    grains, text = ((KEY_HOURS, KEY_DAYS) if key_ids else (HOURS, DAYS)), _span_query(is_sqlite=is_sqlite)
+    prefix, text = OF_A_KEY if key_ids else "", _span_query(is_sqlite=is_sqlite)
     queries: list[Query] = [
-        (text, (account_id, grains[span.is_days], keys_json, span.start_us, span.end_us)) for span in spans
+        (text, (account_id, prefix + span.grain, keys_json, span.start_us, span.end_us)) for span in spans
     ]
     return [
         [(key_id, class_id, measure, _decode_counts(counts)) for key_id, class_id, measure, counts in rows]
@@ -156,8 +165,8 @@ def _span_query(*, is_sqlite: bool) -> str:
 
 
 def delete_hours(connection: sa.Connection, account_ids: Sequence[str], start_us: int, end_us: int) -> int:
-    """Deletes the hours of a period, whose days stay; returns how many rows."""
-    is_hour = chat_times.c.grain.in_((HOURS, KEY_HOURS))
+    """Deletes the hours of a period, whose days and months stay; returns how many rows."""
+    is_hour = chat_times.c.grain.in_(("hour", f"{OF_A_KEY}hour"))
     is_meant = sa.and_(chat_times.c.account_id.in_(account_ids), chat_times.c.start_us >= start_us)
     deleted: sa.CursorResult[Any] = connection.execute(
         sa.delete(chat_times).where(is_hour, is_meant, chat_times.c.start_us < end_us)

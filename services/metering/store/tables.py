@@ -46,8 +46,8 @@ model_days = sa.Table(
     *columns_of(ModelSums),
 )
 
-# How many chats took how long, in each hour and day: of each key, and of all keys together, whose id is empty. Made of
-# the ledger like the sums above.
+# How many chats took how long, in each hour, day and month: of each key, and of all keys together, whose id is empty.
+# Made of the ledger like the sums above.
 CHAT_TIME: Final = ("account_id", "grain", "key_id", "start_us", "class_id", "measure")
 chat_times = sa.Table(
     "chat_times",

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from services.chassis.database.database import Database
 from services.metering.batch import Writer
 from services.metering.ledger.chat_times import bucket_of
+from services.metering.ledger.months import month_start_us
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store.chat_times import ALL_KEYS, delete_hours, read_recent_times, read_times, spans_of
 from services.metering.store.model_days import read_reported_id
@@ -17,21 +18,27 @@ from tests.services.metering.test_auditor import unguard
 from tests.services.metering.test_model_reports import sum_up
 
 TODAY = 20_000 * DAY_US
-ALWAYS = spans_of(0, 50_000 * DAY_US)
+ALWAYS = spans_of(0, month_start_us(50_000 * DAY_US))
 
 
-def test_spans_of_a_period_are_its_days_and_the_hours_around_them() -> None:
+def test_spans_of_a_period_are_its_months_and_the_days_and_hours_around_them() -> None:
     dice = random.Random(3)
-    for _ in range(200):
-        start_us = TODAY + dice.randrange(72) * HOUR_US
-        end_us = start_us + dice.randrange(1, 100) * HOUR_US
+    for _ in range(500):
+        start_us = TODAY + dice.randrange(1_000) * HOUR_US
+        end_us = start_us + dice.choice([dice.randrange(1, 100), dice.randrange(1, 10_000)]) * HOUR_US
         spans = spans_of(start_us, end_us)
         assert [spans[0].start_us, spans[-1].end_us] == [start_us, end_us]
         assert [span.end_us for span in spans[:-1]] == [span.start_us for span in spans[1:]]
-        assert len(spans) <= 3
-        assert sum(not span.is_days for span in spans) <= 2
-        assert all(not (span.start_us % DAY_US or span.end_us % DAY_US) for span in spans if span.is_days)
-        assert all(span.end_us - span.start_us < 2 * DAY_US for span in spans if not span.is_days)
+        assert len(spans) <= 5
+        for span in spans:
+            if span.grain == "month":
+                assert {month_start_us(at_us) for at_us in span[1:]} == {*span[1:]}
+            elif span.grain == "day":
+                assert {at_us % DAY_US for at_us in span[1:]} == {0}
+                assert span.end_us - span.start_us < 62 * DAY_US
+            else:
+                assert span.end_us - span.start_us < 2 * DAY_US
+    assert spans_of(TODAY, TODAY) == []
 
 
 async def test_times_are_those_of_charged_chats_once_in_the_sums_and_before_among_the_recent_ones(
@@ -86,9 +93,9 @@ async def test_a_receipt_keeps_the_times(database: Database, writer: Writer) -> 
 
 
 async def test_parts_of_any_length_have_all_chats_in_them(database: Database, writer: Writer) -> None:
-    """Chats in many hours: those of a part are found whether it is read by hours or by days."""
+    """Chats in many hours: those of a part are found whether it is read by hours, days or months."""
     dice = random.Random(5)
-    hours = [TODAY + dice.randrange(240) * HOUR_US for _ in range(12)]
+    hours = [TODAY + dice.randrange(2_400) * HOUR_US for _ in range(12)]
     numbers = range(1, len(hours) + 1)
     settled = (replace(settle(number, completion=1), duration_ms=100) for number in numbers)
     await ask_each(writer, grant(100_000), *map(reserve, numbers), *settled)
@@ -99,9 +106,9 @@ async def test_parts_of_any_length_have_all_chats_in_them(database: Database, wr
             connection.execute(sa.update(ledger).where(is_its_own).values(hour_us=hour_us))
     sum_up(database)
     with database.transaction(writes=False) as connection:
-        for part_hours in (5, 24, 100, 300):
+        for part_hours in (50, 240, 1_000, 3_000):
             # In a zone whose days begin at 5 o'clock.
-            for start_us in range(TODAY - 19 * HOUR_US, TODAY + 240 * HOUR_US, part_hours * HOUR_US):
+            for start_us in range(TODAY - 19 * HOUR_US, TODAY + 2_400 * HOUR_US, part_hours * HOUR_US):
                 end_us = start_us + part_hours * HOUR_US
                 for key_ids in ([], [KEY]):
                     found = chain(*read_times(connection, ACCOUNT, spans_of(start_us, end_us), key_ids))
@@ -110,9 +117,9 @@ async def test_parts_of_any_length_have_all_chats_in_them(database: Database, wr
                     )
 
 
-async def test_hours_can_go_while_days_stay(database: Database, writer: Writer) -> None:
+async def test_hours_can_go_while_days_and_months_stay(database: Database, writer: Writer) -> None:
     await ask_each(writer, grant(1_000), reserve(1), replace(settle(1, completion=1), duration_ms=100))
     sum_up(database)
     with database.transaction(writes=True) as connection:
         assert delete_hours(connection, [ACCOUNT], 0, 50_000 * DAY_US) == 2
-        assert sorted(connection.scalars(sa.select(chat_times.c.grain))) == ["day", "key_day"]
+        assert sorted(connection.scalars(sa.select(chat_times.c.grain))) == ["day", "key_day", "key_month", "month"]
