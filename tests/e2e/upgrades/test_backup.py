@@ -33,7 +33,7 @@ class Drill:
     def __init__(self, upstream: Upstream, folder: Path, postgres: Postgres | None) -> None:
         self._postgres = postgres
         self._url = postgres.create_database() if postgres else ""
-        self._environ = {"LEGATO_DATABASE_URL": self._url} if postgres else {}
+        self._environ = {"LEGATO_MEMORY": "true"} | ({"LEGATO_DATABASE_URL": self._url} if postgres else {})
         self.service = Service(upstream, self._environ)
         self._backups = str(folder / "backups")
         self._failpoints = folder / "failpoints"
@@ -155,13 +155,17 @@ def drill(request: pytest.FixtureRequest, upstream: Upstream, socket_folder: Pat
 
 def test_restored_service_goes_on_where_the_backup_was_taken_and_revives_nothing(drill: Drill) -> None:
     service = drill.service
-    account_id, suspended_id = service.new_account(credits="5.00"), service.new_account()
+    account_id = service.new_account(credits="5.00")
+    suspended_id, closed_id = service.new_account(), service.new_account()
     kept, revoked = service.make_key(account_id), service.make_key(account_id)
-    of_suspended = service.new_key(suspended_id)
-    for key in (kept.api_key, revoked.api_key, of_suspended):
+    of_suspended, of_closed = service.new_key(suspended_id), service.new_key(closed_id)
+    for noted_id in (account_id, closed_id):
+        service.legato("memory", "add", noted_id, "Ada counts in French.")
+    for key in (kept.api_key, revoked.api_key, of_suspended, of_closed):
         drill.chat(key)
     service.legato("credits", "grant", account_id, "2.50")
     code = service.legato("users", "invite", "--name", "Ada", "--account", account_id)["link"].partition("#")[2]
+    bob_id = service.legato("users", "invite", "--name", "Bob", "--account", account_id)["user_id"]
     balance_nanos = service.settled_balance_nanos(account_id)
     with drill.in_use() as wait_for_chat:
         for _ in range(4):
@@ -171,6 +175,8 @@ def test_restored_service_goes_on_where_the_backup_was_taken_and_revives_nothing
 
     service.legato("keys", "revoke", revoked.key.key_id)
     service.legato("accounts", "suspend", suspended_id)
+    service.legato("accounts", "close", closed_id)
+    service.legato("users", "delete", bob_id)
     drill.sign_in(code)
     drill.chat(kept.api_key)
     assert service.settled_balance_nanos(account_id) < balance_nanos
@@ -189,8 +195,12 @@ def test_restored_service_goes_on_where_the_backup_was_taken_and_revives_nothing
     wait_until(lambda: drill.serves(kept.api_key))
     assert service.settled_balance_nanos(account_id) < balance_nanos
     # What was ended after the backup stays ended.
-    for ended in (revoked.api_key, of_suspended):
+    for ended in (revoked.api_key, of_suspended, of_closed):
         with pytest.raises((openai.AuthenticationError, openai.PermissionDeniedError)):
             drill.chat(ended)
     with pytest.raises(grpc.RpcError):
         drill.sign_in(code)
+    # So does what was deleted; the notes of closed accounts by a command.
+    assert "Bob" not in [each["name"] for each in service.legato("users", "list")]
+    assert [each["account_id"] for each in service.legato("accounts", "close", "--again")] == [closed_id]
+    assert [len(service.legato("memory", "list", each)) for each in (account_id, closed_id)] == [1, 0]
