@@ -39,6 +39,15 @@ def test_a_page_of_keys_asks_for_the_costs_of_those_that_it_shows(console: Conso
     assert list(asked.key_ids) == [each.key_id for each in console.auth.list_keys()[:50]]
 
 
+def test_the_costs_of_keys_have_the_same_number_of_decimals(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    console.backends.add_many_keys(2)
+    page = console.get("/keys", console.auth.sign_in()).text
+    costs = re.findall(r"<data[^>]*>\$([\d.]+)</data>", page)
+    assert len(costs) > 5
+    assert {len(cost.partition(".")[2]) for cost in costs} == {5}
+
+
 def test_keys_are_searched_and_the_search_stays_on_the_next_page(console: ConsoleHarness) -> None:
     console.backends.fill()
     console.backends.add_many_keys(120)
