@@ -57,9 +57,9 @@ def test_keys_are_searched_and_the_search_stays_on_the_next_page(console: Consol
     assert 'value="service 01"' in found
     page = console.get("/keys?q=service&show=active", session).text
     assert path_of(page, "Older keys").startswith("/keys?q=service&show=active&page=")
-    assert "No key has this in its name" in console.get("/keys?q=nonsense", session).text
+    assert "No key has this in its name, or at the beginning of its ID" in console.get("/keys?q=nonsense", session).text
     none_in_use = console.get("/keys?q=contractor", session).text
-    assert "No key in use has this in its name" in none_in_use
+    assert "No key in use has this in its name, or at the beginning of its ID" in none_in_use
     assert names_on(none_in_use) == ["Contractor"]
 
 
