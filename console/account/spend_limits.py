@@ -21,8 +21,8 @@ PERIODS: Final = {"day": N_("A day"), "month": N_("A month"), "total": N_("In al
 _FIELD_LABELS: Final = {"day": N_("Dollars a day"), "month": N_("Dollars a month"), "total": N_("Dollars in all")}
 _WITHIN: Final = {"day": N_("%(limit)s a day"), "month": N_("%(limit)s a month"), "total": N_("%(limit)s in all")}
 _RENEWALS: Final = {
-    "day": N_("Starts anew at midnight, in UTC"),
-    "month": N_("Starts anew on the first of the month, in UTC"),
+    "day": N_("Starts anew at midnight UTC"),
+    "month": N_("Starts anew on the first of the month, UTC"),
     "total": N_("Never starts anew"),
 }
 

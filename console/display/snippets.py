@@ -63,7 +63,7 @@ def conversation_snippets(base_url: str) -> list[Snippet]:
     return [
         Snippet("curl", "curl", "", curl.replace(REQUEST_MARK, shlex.quote(request)), curl),
         Snippet("python", "Python", "pip install openai", python.replace(REQUEST_MARK, request), python),
-        Snippet("node", "JavaScript", "npm install openai", node.replace(REQUEST_MARK, request), node),
+        Snippet("node", "Node", "npm install openai", node.replace(REQUEST_MARK, request), node),
     ]
 
 

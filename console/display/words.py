@@ -95,6 +95,11 @@ def exact_places(*amounts: int) -> int:
     return max(2, *(len(f"{abs(nanos) % NANOS_PER_DOLLAR:09d}".rstrip("0")) for nanos in amounts))
 
 
+def product_places(*millionths: int) -> int:
+    """Returns how many places show millionths of a nano-dollar exactly."""
+    return max(len(f"{each % (NANOS_PER_DOLLAR * 1_000_000):015d}".rstrip("0")) for each in millionths)
+
+
 def column_places(amounts: Iterable[int | None], digits: int = 2) -> int:
     """Returns the places of a column, so that the smallest amount in it shows so many digits; at most six."""
     return min(6, max((significant_places(nanos, digits) for nanos in amounts if nanos), default=2))
@@ -106,10 +111,10 @@ def credit(nanos: int) -> str:
     return dollars(nanos, in_figures(f"{abs(cents):,}"))
 
 
-def exact(nanos: int) -> str:
-    """Formats exactly, with at least two decimals."""
+def exact(nanos: int, places: int = 2) -> str:
+    """Formats exactly, with at least so many decimals."""
     whole, _point, fraction = format_usd(abs(nanos)).partition(".")
-    return dollars(nanos, in_figures(f"{int(whole):,}.{fraction}"))
+    return dollars(nanos, in_figures(f"{int(whole):,}.{fraction.ljust(places, '0')}"))
 
 
 def nine_decimals(nanos: int) -> str:
@@ -118,10 +123,11 @@ def nine_decimals(nanos: int) -> str:
     return in_figures(f"{whole:,}.{rest:09d}")
 
 
-def product(millionths: int) -> str:
-    """Formats millionths of a nano-dollar exactly: what tokens cost before the sum is rounded."""
+def product(millionths: int, places: int = 2) -> str:
+    """Formats millionths of a nano-dollar exactly, with at least so many decimals: what tokens cost before the sum is
+    rounded."""
     whole, rest = divmod(millionths, NANOS_PER_DOLLAR * 1_000_000)
-    return dollars(whole, in_figures(f"{whole:,}.{f'{rest:015d}'.rstrip('0').ljust(2, '0')}"))
+    return dollars(whole, in_figures(f"{whole:,}.{f'{rest:015d}'.rstrip('0').ljust(places, '0')}"))
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -23,7 +23,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
 const language = document.documentElement.lang;
 const locale = language.startsWith("en") ? "en-GB" : language;
 const day = { month: "short", day: "numeric" };
-const clock = { hour: "numeric", minute: "2-digit" };
+const clock = { hour: language.startsWith("en") ? "2-digit" : "numeric", minute: "2-digit" };
 const thisYear = new Date().getFullYear();
 // The year is told where it is not this one, except of days, which are deadlines and beginnings.
 function inWords(date, to) {

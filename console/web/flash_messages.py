@@ -18,7 +18,7 @@ class FlashMessage:
 # of a cent.
 TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "key-renamed": ("good", N_("The key has a new name.")),
-    "key-revoked": ("good", N_("Revoked. Every edge refuses the key since %(s)s s after you clicked.")),
+    "key-revoked": ("good", N_("Revoked. It took effect on every edge %(s)s s after you clicked.")),
     "key-limits": ("good", N_("The key's limits are in effect everywhere, after %(s)s s.")),
     "key-classes": ("good", N_("What the key may use is in effect everywhere, after %(s)s s.")),
     "shown-before": (
@@ -64,7 +64,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "account-created": ("good", N_("The account was created. It has no credit, keys or members yet.")),
     "account-suspended": (
         "good",
-        N_("Suspended. Every edge refuses the account's keys since %(s)s s after you clicked."),
+        N_("Suspended. It took effect on every edge %(s)s s after you clicked."),
     ),
     "account-resumed": ("good", N_("Resumed everywhere, after %(s)s s.")),
     "payment-booked": ("good", N_("Thank you. %(usd)s were added to your credit; the balance below includes them.")),

@@ -247,7 +247,7 @@ def test_what_was_spent_this_month_and_by_the_same_day_of_the_last_is_what_the_l
     shown = [f'<data value="{format_usd(nanos)}">' for nanos in (spent, before - spent, before)]
     for path in ("/", "/credit"):
         text = open_page(console, path)
-        sentence = re.findall(r"<p>\s*(<data[^\n]* was spent this month by today.*)", text)[0]
+        sentence = re.findall(r"<p>\s*(<data[^\n]* was spent this month so far.*)", text)[0]
         assert re.findall(r"<data[^>]*>", sentence) == shown
         assert "less than in the same days of the month before" in sentence
         assert "1\N{EN DASH}28 September 2026" in sentence

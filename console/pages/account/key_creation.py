@@ -59,10 +59,11 @@ async def create(visit: Visit) -> Response:
     form, offered = visit.form, classes_of_account(await visit.read_account())
     name, scopes, expires = form.get("name"), form.all("scope"), form.get("expires")
     with Rules(form) as rules:
-        limits, allowed, spends = limits_in(rules), classes_in(rules, offered), spend_limits.limits_by(rules)
         rules.require(len(name) <= LONGEST_NAME, "name", _("At most 100 characters."))
         rules.require(bool(scopes) and set(scopes) <= SCOPES.keys(), "scope", _("Choose what the key may do."))
         rules.require(expires in EXPIRIES, "expires", _("Choose when the key expires."))
+        # In the order of the page, as its summary of what is wrong lists them.
+        allowed, spends, limits = classes_in(rules, offered), spend_limits.limits_by(rules), limits_in(rules)
     has_spend_limits = spends != SpendLimits()
     if has_spend_limits:
         await _require_settable(visit, spends)

@@ -74,7 +74,7 @@ WORDS: Final = {
     "ended_content_filter": N_("The provider ended the answer by its content filter."),
     "tokens": N_("%(read)s tokens in, %(written)s out"),
     "cached": N_("%(read)s tokens in (%(cached)s cached), %(written)s out"),
-    "first": N_("first after %(seconds)s s"),
+    "first": N_("First token after %(seconds)s s"),
     "cost": N_("Cost %(cost)s"),
     "free": N_("Not charged"),
     "asking": N_("Cost …"),

@@ -112,12 +112,12 @@ def create_the_first_key(page: Page) -> None:
 def revoke(page: Page) -> None:
     page.locator("summary", has_text="Revoke").click()
     page.get_by_role("button", name="Revoke this key").click()
-    page.get_by_text("Every edge refuses the key").wait_for()
+    page.get_by_text("It took effect on every edge").wait_for()
 
 
 def revoke_chosen_keys(page: Page) -> None:
     page.get_by_role("button", name="Revoke these 2 keys").click()
-    page.get_by_text("That holds on every edge").wait_for()
+    page.get_by_text("It took effect on every edge").wait_for()
 
 
 def revoke_keys_of_others_too(page: Page) -> None:

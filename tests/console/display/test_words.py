@@ -65,6 +65,8 @@ def test_as_many_places_are_shown_as_amounts_have() -> None:
     assert words.exact_places(0) == words.exact_places(3 * DOLLAR // 10) == 2
     assert words.exact_places(DOLLAR // 1000, -1_500_000) == 4
     assert words.exact_places(1) == 9
+    assert words.product_places(5 * 10**12, 10**15, 1_234) == 15
+    assert (words.exact(DOLLAR, 4), words.product(5 * 10**14, 4)) == ("$1.0000", "$0.5000")
 
 
 @pytest.mark.usefixtures("french")

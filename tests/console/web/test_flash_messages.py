@@ -15,7 +15,7 @@ def test_a_notice_is_never_text_from_a_cookie(console: ConsoleHarness) -> None:
 
 def test_a_message_has_its_figure() -> None:
     assert flash_message_in("key-revoked.859") == FlashMessage(
-        "good", "Revoked. Every edge refuses the key since 0.9 s after you clicked."
+        "good", "Revoked. It took effect on every edge 0.9 s after you clicked."
     )
     booked = flash_message_in("payment-booked.25000")
     assert booked is not None

@@ -125,7 +125,7 @@ def test_an_owner_signs_in_creates_a_key_and_revokes_it(running: Running) -> Non
     key_id = f"key_{key[10:26]}"
     assert visitor.ask("POST", f"/keys/{key_id}/revoke")[0] == 303
     status, page = visitor.ask("GET", f"/keys/{key_id}")
-    assert re.search(r"Every edge refuses the key since \d+\.\d s", page)
+    assert re.search(r"It took effect on every edge \d+\.\d s after", page)
     for path in ("/keys", "/security", "/security/audit-log", "/settings", "/settings/audit-log", "/playground"):
         assert visitor.ask("GET", path)[0] == 200
 

@@ -159,7 +159,7 @@ def test_two_classes_answer_side_by_side_each_with_its_own_history_and_cost(page
     # One of them is the second request that was charged; nothing is charged for the third.
     expect(turns.locator(".exchange").last.get_by_text(re.compile(r"^Cost \$"))).to_have_count(1)
     expect(turns.get_by_text("Not charged")).to_have_count(1)
-    expect(turns.get_by_text(re.compile("^first after"))).to_have_count(3)
+    expect(turns.get_by_text(re.compile("^First token after"))).to_have_count(3)
     show_all(page)
     assert_accessible(page)
     api.stream("Three of mezzo.", model="mezzo")

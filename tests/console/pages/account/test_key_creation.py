@@ -130,8 +130,18 @@ def test_empty_limits_are_told_as_numbers(console: ConsoleHarness) -> None:
 def test_a_refusal_of_a_service_stands_at_the_field_that_it_is_about(console: ConsoleHarness) -> None:
     answer = console.post("/keys", form(tokens_per_minute="200,001"), console.auth.sign_in())
     assert answer.status == 400
-    assert '<a href="#field-tokens_per_minute">A key&#39;s limit cannot be above the account' in answer.text
+    assert '#field-tokens_per_minute">Tokens per minute: A key&#39;s limit cannot be above the account' in answer.text
     assert "<details open><summary>Rate limits" in answer.text
+
+
+def test_the_summary_lists_what_is_wrong_as_the_page_has_it_and_names_the_limits(console: ConsoleHarness) -> None:
+    wrong = form(requests_per_minute="many", day="five", name="x" * 101)
+    answer = console.post("/keys", wrong, console.auth.sign_in())
+    assert re.findall(r'<li><a href="#field-\w+">([^<]+)</a>', answer.text) == [
+        "At most 100 characters.",
+        "Dollars a day: An amount in dollars such as 5.00, or nothing.",
+        "Requests per minute: A whole number, or nothing.",
+    ]
 
 
 def test_a_key_is_created_with_what_the_form_says(console: ConsoleHarness) -> None:

@@ -27,7 +27,7 @@ def test_revoking_says_how_long_it_took_until_every_edge_refuses(console: Consol
     assert (answer.status, answer.headers["location"]) == (303, "/keys/key_0000000000000001")
     [notice] = [cookie for cookie in answer.cookies if cookie.startswith("legato-notice=")]
     shown = console.get("/keys/key_0000000000000001", headers={"Cookie": f"{COOKIE}={session}; {notice.split(';')[0]}"})
-    assert re.search(r"Every edge refuses the key since \d+\.\d s after you clicked", shown.text)
+    assert re.search(r"It took effect on every edge \d+\.\d s after you clicked", shown.text)
     assert any(cookie.startswith('legato-notice=""; ') for cookie in shown.cookies)
 
 
@@ -55,7 +55,7 @@ def test_all_chosen_keys_are_revoked_and_the_page_says_how_many_and_after_how_lo
     console.auth.grow_stale()
     answer = console.post("/keys/revoke", {"key": [FIRST, OF_MEMBER, LAST]}, console.auth.sign_in())
     assert answer.status == 200
-    assert re.search(r"3 keys are revoked. That holds on every edge since \d+\.\d s after you clicked", answer.text)
+    assert re.search(r"3 keys are revoked. It took effect on every edge \d+\.\d s after you clicked", answer.text)
     assert revoked_in(console) == [FIRST, OF_MEMBER, LAST]
     assert len(console.auth.events("key.revoked")) == 3
 

@@ -39,6 +39,15 @@ def test_a_page_of_keys_asks_for_the_costs_of_those_that_it_shows(console: Conso
     assert list(asked.key_ids) == [each.key_id for each in console.auth.list_keys()[:50]]
 
 
+def test_the_costs_of_keys_have_the_same_number_of_decimals(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    console.backends.add_many_keys(2)
+    page = console.get("/keys", console.auth.sign_in()).text
+    costs = re.findall(r"<data[^>]*>\$([\d.]+)</data>", page)
+    assert len(costs) > 5
+    assert {len(cost.partition(".")[2]) for cost in costs} == {5}
+
+
 def test_keys_are_searched_and_the_search_stays_on_the_next_page(console: ConsoleHarness) -> None:
     console.backends.fill()
     console.backends.add_many_keys(120)
@@ -48,9 +57,9 @@ def test_keys_are_searched_and_the_search_stays_on_the_next_page(console: Consol
     assert 'value="service 01"' in found
     page = console.get("/keys?q=service&show=active", session).text
     assert path_of(page, "Older keys").startswith("/keys?q=service&show=active&page=")
-    assert "No key has this in its name" in console.get("/keys?q=nonsense", session).text
+    assert "No key has this in its name, or at the beginning of its ID" in console.get("/keys?q=nonsense", session).text
     none_in_use = console.get("/keys?q=contractor", session).text
-    assert "No key in use has this in its name" in none_in_use
+    assert "No key in use has this in its name, or at the beginning of its ID" in none_in_use
     assert names_on(none_in_use) == ["Contractor"]
 
 

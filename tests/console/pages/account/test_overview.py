@@ -23,6 +23,8 @@ def test_the_guide_creates_a_key_and_puts_it_into_every_example(console: Console
     answer = console.follow(console.post("/first-key", {"form_id": "f1"}, session), session)
     assert answer.text.count(only_match(KEY_PATTERN, answer.text)) == 4
     assert "YOUR_KEY" not in answer.text
+    # Nobody can have forgotten it yet.
+    assert "Keys to look at" not in answer.text
 
 
 def test_the_overview_adds_up_what_metering_says(console: ConsoleHarness) -> None:

@@ -1,5 +1,6 @@
 """Requests, and one receipt."""
 
+import re
 from urllib.parse import quote
 
 from tests.console.harness import ConsoleHarness
@@ -13,6 +14,17 @@ def test_a_receipt_that_does_not_agree_says_so(console: ConsoleHarness) -> None:
     text = console.get(f"/requests/{request_id(7)}", console.auth.sign_in()).text
     assert "Please tell the operator" in text
     assert "agrees with the ledger" not in text
+
+
+def test_the_amounts_of_a_receipt_have_the_same_number_of_decimals(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    text = console.get(f"/requests/{request_id(5)}", console.auth.sign_in()).text
+    [computation] = re.findall(r"<table.*</table>", text, re.DOTALL)
+    cells = re.findall(r'<td class="number">.*?([\d.]+)(?:</strong>)?</td>', computation)
+    assert len(cells) == 6
+    assert len({len(amount.partition(".")[2]) for amount in cells}) == 1
+    prices = re.findall(r"\N{MULTIPLICATION SIGN} \$([\d.]+)</td>", computation)
+    assert len({len(price.partition(".")[2]) for price in prices}) == 1
 
 
 def test_a_request_is_found_by_the_ids_that_clients_have(console: ConsoleHarness) -> None:
