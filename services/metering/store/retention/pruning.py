@@ -100,8 +100,9 @@ def delete_entries(connection: sa.Connection, before_us: int, last_id: int, most
 def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account: str, most: int) -> list[str]:
     """Returns accounts of a closed month that had usage, or of which chats failed, in the order of the indexes."""
     had_usage = sa.and_(account_closings.c.month_us == month.start_us, account_closings.c.entries > 0)
+    has_failures = _is_behind_first_hour(failure_hours, month)
     found: set[str] = set()
-    for table, is_meant in ((account_closings, had_usage), (failure_hours, _is_behind_first_hour(failure_hours, month))):
+    for table, is_meant in ((account_closings, had_usage), (failure_hours, has_failures)):
         account_id = table.c.account_id
         query = sa.select(account_id).distinct().where(is_meant, account_id > after_account)
         found.update(connection.scalars(query.order_by(account_id).limit(most)))
