@@ -158,6 +158,18 @@ async def test_canary_is_begun_changed_and_ended_in_the_text_alone(edited: Edite
     assert "has to be edited in the text" in mistake.what
 
 
+async def test_canary_of_a_class_that_is_no_table_is_a_mistake(edited: EditedRouter) -> None:
+    text = edited.path.read_text()
+    for wrong in ('forte = "big"', "forte = 1", "forte = []", "forte = { canary = 1 }"):
+        preview = await edited.preview(
+            text.replace("[classes.forte]", f"[classes]\n{wrong}\n[classes.piano]"),
+            class_id="forte",
+            model="new",
+            percent=5,
+        )
+        assert preview.mistakes[0].key == "classes.forte", wrong
+
+
 async def test_model_of_a_text_is_tried_without_anything_else(
     edited: EditedRouter, upstream: Upstream, log_text: Callable[[], str]
 ) -> None:
