@@ -185,7 +185,6 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
             own_mail=_OWN_MAIL[owners.get(by.user_id) if by is not None else None],
         )
 
-
     def _append(
         self,
         connection: Connection,

@@ -154,7 +154,8 @@ def test_address_to_listen_on_is_taken(listen: str) -> None:
 
 @pytest.mark.parametrize("listen", ["9090", "127.0.0.1:65536", "127.0.0.1:99999", ":9090", "host.test:http"])
 def test_port_that_no_machine_has_is_a_mistake_in_words(listen: str) -> None:
-    with pytest.raises(SettingsError, match=r"^LEGATO_LISTEN: must be HOST:PORT, with a port up to 65535, or unix:PATH$"):
+    told = "LEGATO_LISTEN: must be HOST:PORT, with a port up to 65535, or unix:PATH"
+    with pytest.raises(SettingsError, match=rf"^{told}$"):
         load(ListeningSettings, {"LEGATO_LISTEN": listen, "LEGATO_ENDPOINT": "http://there.test"})
 
 
