@@ -28,9 +28,6 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 # Strings with a format describe it by `description`, which the error message quotes. Empty: not set.
 _PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
-HostAndPort = Annotated[
-    str, msgspec.Meta(pattern=rf"^$|^\S+:{_PORT}$", description="HOST:PORT, with a port up to 65535")
-]
 # Where a process serves health and metrics over HTTP.
 OperationsListen = Annotated[
     str,

@@ -20,7 +20,7 @@ from services.auth.store.accounts import lock_account, require_account
 from services.auth.store.users import names_of
 from services.auth.users import codes
 from services.chassis.access_tokens import Access, current_access
-from services.chassis.changes import changes_between
+from services.chassis.changes import Settings, changes_between
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.messages import to_message, to_timestamp
@@ -63,10 +63,8 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         before, after = stored.muted_kinds(connection, account_id), set(request.muted_kinds)
         stored.set_muted_kinds(connection, account_id, after)
         settings = self._settings(connection, by, account_id)
-        changes = changes_between({"muted_kinds": _texts(before)}, {"muted_kinds": _texts(after)})
-        self._audit.append(
-            connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id, changes=changes
-        )
+        told = [{"muted_kinds": tuple(sorted(kinds))} for kinds in (before, after)]
+        self._append(connection, "notices.mail_changed", by, account_id, account_id, *told)
         return pb.SetMutedKindsResponse(settings=settings)
 
     @writes
@@ -81,10 +79,8 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
             raise LegatoError(Reason.REQUEST_INVALID, message)
         stored.set_mailed(connection, account_id, by.user_id, is_mailed=request.is_on)
         settings = self._settings(connection, by, account_id)
-        changes = changes_between({"own_mail": before[by.user_id]}, {"own_mail": request.is_on})
-        self._audit.append(
-            connection, "notices.own_mail_changed", by, account_id=account_id, object_id=by.user_id, changes=changes
-        )
+        told = {"own_mail": before[by.user_id]}, {"own_mail": request.is_on}
+        self._append(connection, "notices.own_mail_changed", by, account_id, by.user_id, *told)
         return pb.SetOwnMailResponse(settings=settings)
 
     @writes
@@ -104,14 +100,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
             raise checks.refusal("url", f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first.")
         add(connection, webhook)
-        self._audit.append(
-            connection,
-            "webhook.added",
-            by,
-            account_id=account_id,
-            object_id=webhook.webhook_id,
-            changes=changes_between({}, _host(webhook)),
-        )
+        self._append(connection, "webhook.added", by, account_id, webhook.webhook_id, {}, _host(webhook))
         return pb.AddWebhookResponse(webhook=to_message(pb.Webhook, webhook), secret=webhook.secret)
 
     @writes
@@ -124,14 +113,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         webhook = next((each for each in webhooks if each.webhook_id == webhook_id), None)
         if webhook is None or not stored.remove_webhook(connection, account_id, webhook_id):
             raise checks.not_found("webhook")
-        self._audit.append(
-            connection,
-            "webhook.removed",
-            by,
-            account_id=account_id,
-            object_id=webhook_id,
-            changes=changes_between(_host(webhook), {}),
-        )
+        self._append(connection, "webhook.removed", by, account_id, webhook_id, _host(webhook), {})
         return pb.RemoveWebhookResponse()
 
     @reads
@@ -203,12 +185,21 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
             own_mail=_OWN_MAIL[owners.get(by.user_id) if by is not None else None],
         )
 
+    def _append(
+        self,
+        connection: Connection,
+        action: str,
+        by: Access | None,
+        account_id: str,
+        object_id: str,
+        before: Settings,
+        after: Settings,
+    ) -> None:
+        changes = changes_between(before, after)
+        self._audit.append(connection, action, by, account_id=account_id, object_id=object_id, changes=changes)
 
-def _texts(kinds: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(kinds))
 
-
-def _host(webhook: Webhook) -> dict[str, str | None]:
+def _host(webhook: Webhook) -> Settings:
     # The path of an address may be a secret.
     return {"webhook_host": urlsplit(webhook.url).hostname}
 

@@ -47,7 +47,7 @@ def erase_user(connection: sa.Connection, user_id: str) -> int:
     """Erases a user; returns how many sessions ended. Call it with the user's accounts and keys locked."""
     ended = end_sessions(connection, user_id)
     connection.execute(invitations.delete().where(invitations.c.invited_by == user_id))
-    is_undone = notice_deliveries.c.state != DeliveryState.DELIVERED
+    is_undone = notice_deliveries.c.state.in_((DeliveryState.PENDING, DeliveryState.FAILED))
     connection.execute(notice_deliveries.delete().where(notice_deliveries.c.recipient_id == user_id, is_undone))
     for table in _OF_A_USER:
         connection.execute(table.delete().where(table.c.user_id == user_id))

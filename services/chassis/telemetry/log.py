@@ -22,7 +22,7 @@ Value = str | int | float | bool | None
 
 ALLOWED_FIELDS: Final = frozenset(
     {
-        "account_id", "address", "attempt", "batch_size", "character_version", "class_id", "completion_tokens",
+        "account_id", "address", "attempt", "batch_size", "character_version", "chats", "class_id", "completion_tokens",
         "continuations", "cost_nanos", "duration_ms", "end", "epoch", "error", "finish_reason", "http_status",
         "key_id", "listen", "logger", "loss_nanos", "model_name", "name", "operation_id", "pid", "price_version",
         "prompt_tokens", "provider", "reason", "request_id", "restarts", "routes_version", "stream", "tools",

@@ -23,7 +23,7 @@ def set_canary(text: str, class_id: str, model: str, percent: float) -> str:
         wanted = tomllib.loads(text)
         route: dict[str, Any] = wanted["classes"][class_id]
         before = dict(route.pop("canary", {}))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise CanaryNotPlaced(class_id) from None
     lines = _without_canary(text.splitlines(keepends=True), class_id)
     if percent:

@@ -15,6 +15,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from services.chassis.telemetry.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TOKEN_BOUNDS, Histogram
@@ -90,8 +91,9 @@ class CircuitBreaker:
         self._pause_s = FIRST_PAUSE_S
         self._pause_ends_at_s = -math.inf
         self._trial: Attempt | None = None
-        # Calls without a first piece, oldest first, except those that a later call has overtaken.
-        self._waiting: dict[Attempt, None] = {}
+        # Calls without a first piece, oldest first, except those that a later call has overtaken: streams, and answers
+        # that were asked for whole, which take longer.
+        self._waiting: tuple[dict[Attempt, None], dict[Attempt, None]] = ({}, {})
 
     @property
     def state(self) -> BreakerState:
@@ -118,8 +120,9 @@ class CircuitBreaker:
     def is_slow_to_begin(self) -> bool:
         """Returns whether a chat waits for its first piece clearly longer than usual, and no later one has overtaken
         it: those that are overtaken have more to read or to think about."""
-        oldest = next(iter(self._waiting), None)
-        if oldest is None or (waited_s := oldest.age_s() - oldest.whole_s) < SLOW_LEAST_S:
+        oldest = [attempt for waiting in self._waiting for attempt in islice(waiting, 1)]
+        waited_s = max((attempt.age_s() - attempt.whole_s for attempt in oldest), default=0.0)
+        if waited_s < SLOW_LEAST_S:
             return False
         latency_s = self.median_latency_s
         return latency_s is not None and waited_s >= SLOW_LATENCIES * latency_s
@@ -134,13 +137,14 @@ class CircuitBreaker:
         if attempt.is_trial:
             self._trial = attempt
         self.attempts += 1
-        self._waiting[attempt] = None
+        self._waiting[bool(whole_s)][attempt] = None
         return attempt
 
     def forget_overtaken(self, attempt: "Attempt") -> None:
         """Drops the calls before one that has begun to be answered: they wait for reasons of their own."""
-        while self._waiting and (oldest := next(iter(self._waiting))).began_s <= attempt.began_s:
-            del self._waiting[oldest]
+        for waiting in self._waiting:
+            while waiting and (oldest := next(iter(waiting))).began_s <= attempt.began_s:
+                del waiting[oldest]
 
     def succeeded(self, attempt: "Attempt") -> None:
         self.over(attempt)
@@ -172,7 +176,7 @@ class CircuitBreaker:
 
     def over(self, attempt: "Attempt") -> None:
         """Ends a call's wait, and if it is a trial, lets another chat try, whatever its outcome."""
-        self._waiting.pop(attempt, None)
+        self._waiting[bool(attempt.whole_s)].pop(attempt, None)
         if self._trial is attempt:
             self._trial = None
 

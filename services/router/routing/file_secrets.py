@@ -1,15 +1,9 @@
-"""Tells where a routes file may have a secret itself, rather than name where one is, and keeps a file that is edited
-from afar from sending API keys to other servers than before.
-
-A file that may have a secret is shown to nobody. An operator of the console may change routes, but does not know the
-keys: a text that gives a key's variable to another server would tell it."""
+"""Tells where a routes file may have a secret itself, rather than name where one is: such a file is shown to nobody."""
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from services.router.routing.route_lines import KeyLines, Mistake
 
@@ -23,10 +17,6 @@ _SECRET_ADDRESS: Final = re.compile(r"//[^/@\s]*@|\?.")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # Letters and digits without an end: no word, and no name of a model. Accounts have ids like that.
 _LONG_RUN: Final = re.compile(r"(?<![A-Za-z0-9])(?<!acct_)(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[A-Za-z0-9]{16,}")
-# What the service's own variables begin with; and what those of providers' keys have in their names.
-_OWN_PREFIX: Final = "LEGATO_"
-_KEY_VARIABLE: Final = re.compile(r"KEY|TOKEN")
-_SOURCES: Final = ("api_key_env", "api_key_file")
 _SUSPECTED: Final = "may be a secret"
 
 
@@ -71,47 +61,3 @@ def _is_secret(path: tuple[str, ...], value: str) -> bool:
     if key in _PLAIN_KEYS and "body" not in path:
         return _SECRET_ADDRESS.search(value) is not None
     return _SECRET_KEY.search(key) is not None or _LONG_RUN.search(value) is not None
-
-
-def find_moved_keys(before: str, text: str, folder: Path) -> list[Mistake]:
-    """Returns where a text would send an API key to a server that does not get it by the file before, or would have a
-    variable or file read that is none of a provider's. Both texts are TOML; paths are relative to `folder`."""
-    origins: dict[str, set[str]] = {}
-    for provider in _providers_in(before).values():
-        for source in _sources_of(provider):
-            origins.setdefault(source, set()).add(_origin_of(provider))
-    folders = {folder, *((folder / source).parent for source in origins)}
-    lines, found = KeyLines(text), []
-    for name, provider in _providers_in(text).items():
-        for source in _sources_of(provider):
-            if source in origins:
-                what = "would get the API key of another server" if _origin_of(provider) not in origins[source] else ""
-            elif provider.get("api_key_file") == source:
-                is_near = (folder / source).resolve().parent in {each.resolve() for each in folders}
-                what = "" if is_near else f"names a file, {source}, outside the folders of the routes and their keys"
-            else:
-                is_providers = _KEY_VARIABLE.search(source) and not source.startswith(_OWN_PREFIX)
-                what = "" if is_providers else f"names a variable, {source}, that is no provider's key"
-            if what:
-                key = f"providers.{name}"
-                found.append(Mistake(lines.find(key), key, f"{what}: change this where the file is"))
-    return found
-
-
-def _providers_in(text: str) -> dict[str, dict[str, Any]]:
-    providers = tomllib.loads(text).get("providers", {})
-    if not isinstance(providers, Mapping):
-        return {}
-    return {name: dict(given) for name, given in providers.items() if isinstance(given, Mapping)}
-
-
-def _sources_of(provider: Mapping[str, Any]) -> list[str]:
-    return [source for key in _SOURCES if isinstance(source := provider.get(key), str)]
-
-
-def _origin_of(provider: Mapping[str, Any]) -> str:
-    base_url = provider.get("base_url")
-    if not isinstance(base_url, str):
-        return str(provider.get("kind"))
-    parts = urlsplit(base_url)
-    return f"{parts.scheme}://{parts.netloc}".lower()

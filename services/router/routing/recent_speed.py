@@ -71,9 +71,10 @@ class RecentSpeed:
         """Returns the speed of the models of a class; None if they gave too few answers."""
         counted = [self._last_day(breaker) for breaker in breakers]
         answers = sum(each.answers for each in counted)
-        if answers < LEAST_ANSWERS:
-            return None
         first_tokens = [sum(counts) for counts in zip(*(each.first_tokens for each in counted), strict=True)]
+        # Answers that were asked for whole have none.
+        if min(answers, sum(first_tokens)) < LEAST_ANSWERS:
+            return None
         after_first_s = sum(each.after_first_s for each in counted)
         is_streamed = after_first_s >= LEAST_PART_AFTER_FIRST * sum(each.durations_s for each in counted)
         return ClassSpeed(

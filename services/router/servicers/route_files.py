@@ -1,6 +1,7 @@
 """The RPCs by which operators edit the routes file of this router."""
 
 import asyncio
+from contextlib import suppress
 from difflib import unified_diff
 
 from legato_protos.router.v1 import route_files_pb2 as pb
@@ -19,7 +20,8 @@ from services.router.routing.file_on_disk import (
     read_file,
     replace_file,
 )
-from services.router.routing.file_secrets import find_moved_keys, find_secrets
+from services.router.routing.file_secrets import find_secrets
+from services.router.routing.key_origins import KeyOrigins
 from services.router.routing.model_states import ModelStates, OpenProvider
 from services.router.routing.model_trial import try_model
 from services.router.routing.reload import Reload
@@ -35,6 +37,9 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
         self._path = reload.path
         self._open_provider = open_provider
         self._clock = clock
+        self._key_origins = KeyOrigins(self._path.parent)
+        with suppress(SettingsError, ValueError):
+            self._key_origins.note(read_file(self._path).text)
 
     async def GetRouteFile(self, request: pb.GetRouteFileRequest, context: Context) -> pb.GetRouteFileResponse:
         try:
@@ -115,10 +120,10 @@ class RouteFileServicer(pb_grpc.RouteFileServiceServicer):
             return None, lines.place(error.mistakes)
         mistakes = find_secrets(text)
         try:
-            mistakes += find_moved_keys(found.text, text, self._path.parent)
+            self._key_origins.note(found.text)
         except ValueError:
             mistakes.append(Mistake(0, "", "the file on disk is not TOML: change it where it is"))
-        return routes, mistakes
+        return routes, mistakes + self._key_origins.find_moved_keys(text)
 
     def _models_in(self, text: str) -> list[str]:
         try:

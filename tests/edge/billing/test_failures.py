@@ -90,3 +90,20 @@ async def test_memory_is_bounded_and_every_hour_counts_by_itself(log: Log, monke
     failures.count(OTHER_KEY, "forte", Reason.SATURATED)
     assert list(failures.counts.values()) == [2, 2]
     assert len({failure.hour_s for failure in failures.counts}) == 2
+
+
+async def test_what_is_counted_after_too_many_kinds_is_told(
+    metering_harness: MeteringHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures_module, "COUNTS_MOST", 1)
+    failures = metering_harness.metering.failures
+    await connected(metering_harness)
+    for principal in (ANN, OTHER_KEY, ANN):
+        failures.count(principal, "forte", Reason.SATURATED)
+    await failures.report()
+    failures.count(OTHER_KEY, "forte", Reason.SATURATED)
+    await failures.report()
+    assert await stored(metering_harness) == [
+        ("acct_ann", "key_ann", "forte", "SATURATED", False, 2),
+        ("acct_ann", "key_other", "forte", "SATURATED", False, 1),
+    ]

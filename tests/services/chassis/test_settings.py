@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.chassis.settings import HostAndPort, HttpAddress, Seconds, SettingsError, load
+from services.chassis.settings import HttpAddress, OperationsListen, Seconds, SettingsError, load
 
 
 class ExampleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -
 
 
 class ListeningSettings(msgspec.Struct, frozen=True, kw_only=True):
-    listen: HostAndPort = ""
+    listen: OperationsListen = ""
     endpoint: HttpAddress = ""
     patience_s: Seconds = 1.0
     debug: bool = False
@@ -147,14 +147,15 @@ class ListeningSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError("it would not be there")
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:65535", "host.test:9090"])
-def test_host_and_port_are_taken(listen: str) -> None:
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:65535", "host.test:9090", "unix:/run/health.sock"])
+def test_address_to_listen_on_is_taken(listen: str) -> None:
     assert load(ListeningSettings, {"LEGATO_LISTEN": listen}).listen == listen
 
 
 @pytest.mark.parametrize("listen", ["9090", "127.0.0.1:65536", "127.0.0.1:99999", ":9090", "host.test:http"])
 def test_port_that_no_machine_has_is_a_mistake_in_words(listen: str) -> None:
-    with pytest.raises(SettingsError, match=r"^LEGATO_LISTEN: must be HOST:PORT, with a port up to 65535$"):
+    told = "LEGATO_LISTEN: must be HOST:PORT, with a port up to 65535, or unix:PATH"
+    with pytest.raises(SettingsError, match=rf"^{told}$"):
         load(ListeningSettings, {"LEGATO_LISTEN": listen, "LEGATO_ENDPOINT": "http://there.test"})
 
 

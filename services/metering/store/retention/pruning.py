@@ -15,6 +15,7 @@ from services.metering.store.tables import (
     COUNTED,
     account_closings,
     account_hours,
+    failure_hours,
     holds,
     ledger,
     pruned_credits,
@@ -97,18 +98,15 @@ def delete_entries(connection: sa.Connection, before_us: int, last_id: int, most
 
 
 def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account: str, most: int) -> list[str]:
-    """Returns accounts of a closed month that had usage, in the order of the index."""
-    query = (
-        sa.select(account_closings.c.account_id)
-        .where(
-            account_closings.c.month_us == month.start_us,
-            account_closings.c.account_id > after_account,
-            account_closings.c.entries > 0,
-        )
-        .order_by(account_closings.c.account_id)
-        .limit(most)
-    )
-    return list(connection.scalars(query))
+    """Returns accounts of a closed month that had usage, or of which chats failed, in the order of the indexes."""
+    had_usage = sa.and_(account_closings.c.month_us == month.start_us, account_closings.c.entries > 0)
+    has_failures = _is_behind_first_hour(failure_hours, month)
+    found: set[str] = set()
+    for table, is_meant in ((account_closings, had_usage), (failure_hours, has_failures)):
+        account_id = table.c.account_id
+        query = sa.select(account_id).distinct().where(is_meant, account_id > after_account)
+        found.update(connection.scalars(query.order_by(account_id).limit(most)))
+    return sorted(found)[:most]
 
 
 def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: CalendarMonth) -> int:
@@ -116,8 +114,7 @@ def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: C
     Returns how many rows of usage became fewer."""
 
     def is_other_hour(table: sa.Table) -> sa.ColumnElement[bool]:
-        hour_us = table.c.hour_us
-        return sa.and_(table.c.account_id.in_(account_ids), hour_us > month.start_us, hour_us < month.ends_us)
+        return sa.and_(table.c.account_id.in_(account_ids), _is_behind_first_hour(table, month))
 
     keys = [usage_hours.c[name] for name in ("account_id", "key_id", "class_id")]
     sums = [total(usage_hours.c[name]) for name in COUNTED]
@@ -131,3 +128,7 @@ def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: C
     connection.execute(sa.delete(account_hours).where(is_other_hour(account_hours)))
     ADD_TO_COUNTERS.run(connection, [(*row[:3], month.start_us, *row[3:]) for row in rows])
     return deleted.rowcount - len(rows)
+
+
+def _is_behind_first_hour(table: sa.Table, month: CalendarMonth) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.hour_us > month.start_us, table.c.hour_us < month.ends_us)

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
+from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
@@ -21,7 +22,8 @@ from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.retention.archive import ArchiveWrong, read_archive
 from services.metering.settings import MeteringSettings
 from services.metering.statements import StatementQuery
-from services.metering.store.tables import MODEL_DAY, account_hours, holds, ledger, usage_hours
+from services.metering.store.failures import Failures, add_failures
+from services.metering.store.tables import MODEL_DAY, account_hours, failure_hours, holds, ledger, usage_hours
 from tests.services.metering.reading import find_request, list_closings, list_credits, list_entries, list_requests
 from tests.services.metering.retention.used_ledger import (
     OTHER,
@@ -35,6 +37,7 @@ from tests.services.metering.retention.used_ledger import (
 )
 from tests.services.metering.samples import (
     ACCOUNT,
+    KEY,
     ask,
     ask_each,
     checkpoint,
@@ -153,6 +156,23 @@ async def test_sums_of_usage_stay_exact_though_its_hours_are_summed_up(
     total = await ask(writer, SetSpendLimits(ACCOUNT, "", SpendLimits(total_nanos=10**9)))
     assert total.total_spent_nanos == 3 * (32 + 50) + 30
     assert await all_violations(database) == []
+
+
+async def test_failures_are_summed_up_of_accounts_that_used_nothing(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime
+) -> None:
+    """As one whose credit is used up, and whose programs go on."""
+    await live_for_months(database, writer, log, database_time)
+    for _ in range(3):
+        now_us = await database.read(read_now_us)
+        failed = Failures("acct_cccccccccccccccc", now_us, KEY, "forte", "CREDITS_EXHAUSTED", is_cut=False, chats=7)
+        await database.write(add_failures, [failed])
+        database_time.pass_s(3600)
+    database_time.begin_month()
+    database_time.begin_month()
+    await retaining(database, log, MeteringSettings(retention_usage_months=1)).run_pass()
+    with database.transaction(writes=False) as connection:
+        assert connection.execute(sa.select(failure_hours.c.chats)).scalars().all() == [21]
 
 
 async def test_archive_is_what_the_closing_has_the_hash_of(

@@ -229,6 +229,24 @@ def test_model_is_slow_to_begin_while_a_chat_waits_clearly_longer_than_usual(
     assert not health.is_slow_to_begin()
 
 
+def test_stream_that_waits_is_noticed_behind_an_answer_that_was_asked_for_whole(
+    health: CircuitBreaker, clock: FakeClock
+) -> None:
+    usual = health.start_attempt()
+    clock.advance(0.1)
+    usual.begun()
+    health.start_attempt(whole_s=7.0)
+    clock.advance(SLOW_LEAST_S + 0.01)
+    assert not health.is_slow_to_begin()
+    health.start_attempt()
+    clock.advance(SLOW_LEAST_S + 0.01)
+    assert health.is_slow_to_begin()
+    later = health.start_attempt(whole_s=0.5)
+    clock.advance(0.5)
+    later.begun()
+    assert not health.is_slow_to_begin()
+
+
 def test_chat_that_others_overtake_is_no_sign_of_a_slow_model(health: CircuitBreaker, clock: FakeClock) -> None:
     for _ in range(3):
         thinking = health.start_attempt()

@@ -18,10 +18,17 @@ def breaker(clock: FakeClock) -> CircuitBreaker:
 
 
 def answer(
-    clock: FakeClock, breaker: CircuitBreaker, *, first_s: float, rest_s: float, tokens: int, times: int = LEAST_ANSWERS
+    clock: FakeClock,
+    breaker: CircuitBreaker,
+    *,
+    first_s: float,
+    rest_s: float,
+    tokens: int,
+    times: int = LEAST_ANSWERS,
+    whole_s: float = 0.0,
 ) -> None:
     for _ in range(times):
-        attempt = breaker.start_attempt()
+        attempt = breaker.start_attempt(whole_s)
         clock.advance(first_s)
         attempt.begun()
         clock.advance(rest_s)
@@ -52,6 +59,18 @@ def test_answers_that_come_whole_have_no_speed_of_their_tokens(
     found = speed.of([breaker])
     assert found is not None
     assert found.tokens_per_s is None
+
+
+def test_answers_that_were_asked_for_whole_tell_nothing_of_first_tokens(
+    speed: RecentSpeed, breaker: CircuitBreaker, clock: FakeClock
+) -> None:
+    answer(clock, breaker, first_s=2.4, rest_s=0, tokens=100, whole_s=2.4)
+    assert speed.of([breaker]) is None
+    answer(clock, breaker, first_s=0.4, rest_s=2, tokens=100)
+    found = speed.of([breaker])
+    assert found is not None
+    assert 0.25 < found.median_first_token_s <= 0.5
+    assert found.tokens_per_s == pytest.approx(50)
 
 
 def test_the_models_of_a_class_count_together(speed: RecentSpeed, clock: FakeClock) -> None:

@@ -158,6 +158,18 @@ async def test_canary_is_begun_changed_and_ended_in_the_text_alone(edited: Edite
     assert "has to be edited in the text" in mistake.what
 
 
+async def test_canary_of_a_class_that_is_no_table_is_a_mistake(edited: EditedRouter) -> None:
+    text = edited.path.read_text()
+    for wrong in ('forte = "big"', "forte = 1", "forte = []", "forte = { canary = 1 }"):
+        preview = await edited.preview(
+            text.replace("[classes.forte]", f"[classes]\n{wrong}\n[classes.piano]"),
+            class_id="forte",
+            model="new",
+            percent=5,
+        )
+        assert preview.mistakes[0].key == "classes.forte", wrong
+
+
 async def test_model_of_a_text_is_tried_without_anything_else(
     edited: EditedRouter, upstream: Upstream, log_text: Callable[[], str]
 ) -> None:
@@ -194,6 +206,40 @@ async def test_text_that_takes_a_key_to_another_server_is_refused(edited: Edited
             assert what in str((await edited.try_model(wanted, "new")).mistakes)
     assert upstream.requests == []
     assert edited.path.read_text() == text
+
+
+async def test_key_that_the_file_no_longer_names_goes_to_no_other_server_either(
+    edited: EditedRouter, upstream: Upstream
+) -> None:
+    text = edited.path.read_text()
+    without_key = text.replace('api_key_env = "HOST_API_KEY"\n', "")
+    written = await edited.write(without_key, (await edited.read()).digest)
+    assert written.outcome == pb.WRITE_OUTCOME_WRITTEN
+    thief = text.replace(upstream.base_url, "http://thief.test/v1").replace("host", "thief")
+    for wanted, keys in ((thief, ["providers.thief"]), (text, [])):
+        assert [each.key for each in (await edited.preview(wanted)).mistakes] == keys
+        assert [each.key for each in (await edited.try_model(wanted, "new")).mistakes] == keys
+    # Where the file is, that may be changed.
+    edited.path.write_text(thief)
+    await edited.preview(thief)
+    edited.path.write_text(text)
+    assert list((await edited.preview(thief)).mistakes) == []
+
+
+@pytest.mark.parametrize("alias", ["./host.key", "../{folder}/host.key", "{path}", "link.key"])
+async def test_key_file_goes_to_no_other_server_by_another_name_of_it(
+    edited: EditedRouter, upstream: Upstream, alias: str
+) -> None:
+    folder = edited.path.parent
+    (folder / "host.key").write_text(KEY)
+    (folder / "link.key").symlink_to("host.key")
+    text = edited.path.read_text().replace('api_key_env = "HOST_API_KEY"', 'api_key_file = "host.key"')
+    edited.path.write_text(text)
+    name = alias.format(folder=folder.name, path=folder / "host.key")
+    thief = text.replace(upstream.base_url, "http://thief.test/v1").replace('"host.key"', f'"{name}"')
+    [mistake] = (await edited.try_model(thief, "new")).mistakes
+    assert mistake.what.startswith("would get the API key of another server")
+    assert not (await edited.preview(text.replace('"host.key"', f'"{name}"'))).mistakes
 
 
 async def test_of_two_that_edit_the_second_overwrites_nothing(edited: EditedRouter) -> None:
