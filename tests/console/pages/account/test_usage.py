@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,25 @@ def test_keys_of_the_same_name_are_told_apart(console: ConsoleHarness) -> None:
     text = console.get("/usage?by=key", console.auth.sign_in()).text
     assert "Nightly report · 0001" in text
     assert "Nightly report · 0002" in text
+
+
+def test_what_is_charged_while_a_page_is_read_makes_no_negative_part(
+    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.backends.fill()
+    note, asked = console.backends.note, []
+
+    def charge_before_the_third(name: str, request: Any) -> None:
+        if isinstance(request, metering_pb2.ListUsageRequest):
+            asked.append(request)
+            if len(asked) == 3:
+                console.metering.add_charges(["key_0000000000000001"])
+        note(name, request)
+
+    monkeypatch.setattr(console.backends, "note", charge_before_the_third)
+    text = console.get("/usage?by=key", console.auth.sign_in()).text
+    assert len(asked) == 3
+    assert re.findall(r'</span>([^<]+) <strong><data value="-', text) == []
 
 
 def test_classes_are_listed_by_their_costs(console: ConsoleHarness) -> None:
