@@ -60,7 +60,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         kinds=KINDS,
         states=STATES,
         own_mail=pb.OwnMail,
-        given={"url": visit.form.get("url"), "low_balance": visit.form.get("low_balance") or own_threshold},
+        own_threshold=own_threshold,
     )
 
 
