@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from console.display.language import N_, _
-from console.display.words import ROLES, SCOPES, listed, number, short_day, usd
+from console.display.words import ROLES, SCOPES, clock, listed, number, short_day, usd
 from services.chassis.changes import Change, Value
 
 NOTICE_KINDS: Final = {
@@ -49,7 +49,7 @@ def _role(name: str) -> str:
 
 def _moment(at_us: int) -> str:
     moment = datetime.fromtimestamp(at_us / 1e6, UTC)
-    return f"{short_day(moment.date(), year=True)}, {moment:%H:%M} UTC"
+    return f"{short_day(moment.date(), year=True)}, {clock(moment)} UTC"
 
 
 def _seconds(count: int) -> str:
