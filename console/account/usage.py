@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Final
 
 from console.display.charts import CostChart, cost_chart
@@ -99,7 +99,7 @@ def chart_of(rows: Iterable[pb.UsageRow], period: Period, name_of: Callable[[pb.
     return cost_chart(period.columns, costs, [period.title_of(column) for column in period.columns])
 
 
-def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
+def lasts_until(free_nanos: int, day_totals: list[int], today: date) -> str:
     """Estimates, from the last full days, when the credit is used up. A range, since days differ."""
     if free_nanos <= 0:
         return _("Used up")
@@ -113,7 +113,7 @@ def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
     latest = free_nanos / max(mean - spread, mean / 4)
     if soonest > LONGEST_ESTIMATE_DAYS:
         return _("More than a year")
-    first = now.date() + timedelta(days=int(soonest))
+    first = today + timedelta(days=int(soonest))
     if latest > LONGEST_ESTIMATE_DAYS:
         return _("%(day)s or later", day=day(first))
-    return day_range(first, now.date() + timedelta(days=int(latest)))
+    return day_range(first, today + timedelta(days=int(latest)))
