@@ -62,7 +62,7 @@ async def _files(visit: Visit, settings: dict[str, object], content: Content) ->
     yield "account.json", json_file(settings)
     yield "members.csv", csv_lines(visit, *members(visit))
     yield "keys.csv", csv_lines(visit, *account_keys(visit))
-    yield "usage.csv", _usage(visit)
+    yield "usage.csv", _usage(visit, await visit.read_account())
     yield "ledger.csv", csv_lines(visit, *ledger_file(visit, Days(None, None)))
     yield "requests.csv", csv_lines(visit, *requests_file(visit, RequestChoice(Days(None, None), ALL_KEYS, "")))
     yield "audit-log.csv", csv_lines(visit, *events(visit, account_id=visit.account_id))
@@ -122,9 +122,8 @@ async def _text_of(visit: Visit, attachment_id: str) -> AsyncIterator[bytes]:
             return
 
 
-def _usage(visit: Visit) -> AsyncIterator[bytes]:
+def _usage(visit: Visit, account: auth_pb2.Account) -> AsyncIterator[bytes]:
     """Returns usage by day, key and class since the account was created."""
-    account = visit.who.resolved.account
     today = visit.zone.today(visit.now)
     first = min(visit.zone.date_of(account.create_time), today - timedelta(days=USAGE_DAYS_LEAST - 1))
 

@@ -1,5 +1,7 @@
 """My data: what is stored, a user's own data as a file, and the deletion of the user."""
 
+import asyncio
+
 from starlette.responses import Response
 
 from console.account.exported_rows import events, own_keys
@@ -26,18 +28,21 @@ async def show_export(visit: Visit) -> Response:
 async def export(visit: Visit) -> Response:
     """Sends what the service knows of the user: no key, code or password, of which it has none."""
     visit.require_step_up()
-    return zip_response(visit, "legato-my-data.zip", _files(visit))
-
-
-async def _files(visit: Visit) -> Files:
-    credentials = await visit.auth.credentials.GetCredentials(GetCredentialsRequest())
-    sessions = await visit.auth.users.ListSessions(pb.ListSessionsRequest())
-    user = {
+    # Read before anything is sent, as for an account.
+    credentials, sessions = await asyncio.gather(
+        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
+        visit.auth.users.ListSessions(pb.ListSessionsRequest()),
+    )
+    user: dict[str, object] = {
         "user": as_fields(visit.who.user),
         "memberships": [as_fields(each) for each in visit.who.resolved.memberships],
         "ways_to_sign_in": as_fields(credentials),
         "sessions": [as_fields(each) for each in sessions.sessions],
     }
+    return zip_response(visit, "legato-my-data.zip", _files(visit, user))
+
+
+async def _files(visit: Visit, user: dict[str, object]) -> Files:
     yield "user.json", json_file(user)
     yield "keys.csv", csv_lines(visit, *own_keys(visit))
     yield "audit-log.csv", csv_lines(visit, *events(visit, user_id=visit.who.user.user_id))
