@@ -155,7 +155,7 @@ async def show_closing(visit: Visit, refusal: Refusal | None = None) -> Response
     return visit.render("my_data_close.html", refusal=refusal, account=account, balance=credit, content=content)
 
 
-@shows_again(show_closing, reasons=(Reason.REQUEST_INVALID, Reason.UNAVAILABLE), keeps_status=True)
+@shows_again(show_closing, reasons=(Reason.UNAVAILABLE,), keeps_status=True)
 async def close(visit: Visit) -> Response:
     """Closes the account: what can be used ends first, and the memberships last, so that an owner can go on where a
     service did not answer. Each step can be repeated."""
