@@ -143,6 +143,9 @@ class Days:
         }
 
 
+ALL_DAYS: Final = Days(None, None)
+
+
 def days_in(query: Mapping[str, str]) -> Days:
     """Reads the first and the last day, in whichever order they are given."""
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))

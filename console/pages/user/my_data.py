@@ -4,10 +4,12 @@ import asyncio
 
 from starlette.responses import Response
 
-from console.account.exported_rows import events, own_keys
+from console.account.audit_events import LogChoice, log_file
+from console.account.exported_rows import own_keys
 from console.display.words import time_of
 from console.web.csv_files import csv_lines
 from console.web.forms import Refusal
+from console.web.periods import ALL_DAYS
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from console.web.zip_files import Files, as_fields, json_file, zip_response
@@ -45,7 +47,7 @@ async def export(visit: Visit) -> Response:
 async def _files(visit: Visit, user: dict[str, object]) -> Files:
     yield "user.json", json_file(user)
     yield "keys.csv", csv_lines(visit, *own_keys(visit))
-    yield "audit-log.csv", csv_lines(visit, *events(visit, user_id=visit.who.user.user_id))
+    yield "audit-log.csv", csv_lines(visit, *await log_file(visit, LogChoice(ALL_DAYS, user_id=visit.who.user.user_id)))
 
 
 async def show_deletion(visit: Visit, refusal: Refusal | None = None) -> Response:
