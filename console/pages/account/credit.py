@@ -124,7 +124,6 @@ async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> 
         statement=statement,
         month=month,
         is_this_month=month == this_month,
-        kinds=KINDS,
         audited=audited,
         zone=visit.zone,
         payment_prefix=PAYMENT_PREFIX,

@@ -65,7 +65,6 @@ async def show(visit: Visit) -> Response:
         places=max((significant_places(each.charged_nanos or each.held_nanos, 3) for each in shown), default=2),
         classes=CLASSES,
         file_path=with_query("/requests.csv", choice.query),
-        zone=visit.zone,
         **paging("/requests", choice.query, page_token, listed.next_page_token if listed else ""),
     )
 
