@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.console.backends import not_answering
 from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible, take_look
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.browser.french import in_french
@@ -59,6 +60,21 @@ def test_the_status_follows_while_the_page_is_visible(console: ConsoleHarness, o
     # Something that is new on the page: it is loaded again.
     console.backends.processes.missing = {"edge-1": ["router"]}
     page.get_by_text("edge-1 is not ready: router.").wait_for()
+
+
+def test_the_status_stays_and_says_how_old_it_is_while_auth_does_not_answer(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    console.auth.be_operator()
+    console.backends.fill_operator()
+    page = open_page("/operator")
+    running = page.locator('[data-live="running"]')
+    console.backends.fail = {"SignInService.ResolveSession": not_answering()}
+    page.get_by_text("The console does not answer. The figures are from").wait_for(timeout=PATIENCE_MS)
+    expect(running).to_have_text("86")
+    console.backends.fail = {}
+    console.backends.processes.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
+    expect(running).to_have_text("100", timeout=PATIENCE_MS)
 
 
 def test_the_status_works_without_scripts(console: ConsoleHarness, open_page: OpenPage) -> None:
