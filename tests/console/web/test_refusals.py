@@ -10,8 +10,8 @@ from starlette.responses import Response
 from console.web.forms import Form, Refusal
 from console.web.refusals import shows_again
 from services.chassis.errors import LegatoError, Reason
-from tests.console.auth_rows import ACCOUNT_ID
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import ACCOUNT_ID
 
 
 async def answer_to(error: LegatoError, form: Form, **options: Any) -> Refusal:
