@@ -184,12 +184,10 @@ async def book_credit(visit: Visit) -> Response:
 
 def _booked_amount(form: Form) -> int:
     """Reads how much is booked, in nano-dollars, and checks the rest of the form."""
-    kind, amount_nanos = form.get("kind"), 0
+    kind, wrong = form.get("kind"), _("An amount in dollars with up to nine decimals, such as 5.00.")
     with Rules(form) as rules:
-        try:
-            amount_nanos = parse_dollars(form.get("amount"))
-        except ValueError:
-            rules.problems["amount"] = _("An amount in dollars with up to nine decimals, such as 5.00.")
+        rules.require(bool(form.get("amount")), "amount", wrong)
+        amount_nanos: int = rules.parse(parse_dollars, "amount", wrong, 0)
         if kind not in ("grant", "adjustment"):
             rules.problems["kind"] = _("Choose a grant or an adjustment.")
         elif not rules.problems and kind == "grant" and amount_nanos <= 0:
