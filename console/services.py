@@ -68,14 +68,14 @@ class Caller(Protocol):
     async def recent_token(self) -> bytes: ...
 
 
-class Page(Protocol):
+class _Page(Protocol):
     """A page of a list, with what leads to the next one; empty: it is the last."""
 
     @property
     def next_page_token(self) -> str: ...
 
 
-PageT = TypeVar("PageT", bound=Page)
+PageT = TypeVar("PageT", bound=_Page)
 
 
 class ServiceCalls:
