@@ -1,7 +1,7 @@
 """Typed clients of the services. They call on behalf of the signed-in user: see `Visit.auth` and its neighbours."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -66,6 +66,16 @@ class Caller(Protocol):
     def token(self) -> bytes: ...
 
     async def recent_token(self) -> bytes: ...
+
+
+class _Page(Protocol):
+    """A page of a list, with what leads to the next one; empty: it is the last."""
+
+    @property
+    def next_page_token(self) -> str: ...
+
+
+PageT = TypeVar("PageT", bound=_Page)
 
 
 class ServiceCalls:
@@ -190,6 +200,16 @@ async def if_available(answer: Awaitable[AnswerT]) -> AnswerT | None:
         if error.reason is not Reason.UNAVAILABLE:
             raise
         return None
+
+
+async def every_page(list_page: Callable[..., Awaitable[PageT]], request: Any) -> AsyncIterator[PageT]:
+    """Yields the pages of a list, from the request's own page on, for a file: it may take long."""
+    while True:
+        page = await list_page(request, timeout=LONG_READ_TIMEOUT_S)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
 
 
 class Services:

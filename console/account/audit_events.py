@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from console.display.event_words import KINDS, event_words
 from console.display.words import time_of
-from console.services import LONG_READ_TIMEOUT_S
+from console.services import every_page
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import Days, days_in
 from console.web.visit import Visit, paging, with_query
@@ -26,11 +26,11 @@ class LogChoice:
     """The choice that an address makes; dates are days of the reader. Empty: all."""
 
     days: Days
-    kind: str
-    user_id: str
-    object_id: str
-    account_id: str
-    only_refused: bool
+    kind: str = ""
+    user_id: str = ""
+    object_id: str = ""
+    account_id: str = ""
+    only_refused: bool = False
 
     @property
     def query(self) -> dict[str, str]:
@@ -80,13 +80,19 @@ async def listed_events(visit: Visit, choice: LogChoice, path: str, **own: Any) 
 
 
 async def file_of(visit: Visit, choice: LogChoice, **own: Any) -> Response:
-    """Sends all events that are chosen, each with what proves it. Who may not see them is refused before it begins."""
-    wanted = replace(choice, **own)
-    first = await _read_proved(visit, wanted, "")
-    return csv_response(visit, "legato-audit-log.csv", _file_row(pb.AuditEvent()), _file_rows(visit, wanted, first))
+    """Sends all events that are chosen. Who may not see them is refused before it begins."""
+    return csv_response(visit, "legato-audit-log.csv", *await log_file(visit, replace(choice, **own)))
 
 
-def _request(visit: Visit, choice: LogChoice, page_size: int, page_token: str) -> pb.ListAuditEventsRequest:
+async def log_file(visit: Visit, choice: LogChoice) -> tuple[Row, AsyncIterator[Row]]:
+    """Reads the first events; returns the columns and the rows of the file, each with what proves it."""
+    request = _request(visit, choice, FILE_PAGE_SIZE)
+    request.with_proofs = True
+    pages = every_page(visit.auth.audit.ListAuditEvents, request)
+    return _file_row(pb.AuditEvent()), _file_rows(await anext(pages), pages)
+
+
+def _request(visit: Visit, choice: LogChoice, page_size: int, page_token: str = "") -> pb.ListAuditEventsRequest:
     return pb.ListAuditEventsRequest(
         page_size=page_size,
         page_token=page_token,
@@ -99,19 +105,14 @@ def _request(visit: Visit, choice: LogChoice, page_size: int, page_token: str) -
     )
 
 
-async def _read_proved(visit: Visit, choice: LogChoice, page_token: str) -> pb.ListAuditEventsResponse:
-    request = _request(visit, choice, FILE_PAGE_SIZE, page_token)
-    request.with_proofs = True
-    return await visit.auth.audit.ListAuditEvents(request, timeout=LONG_READ_TIMEOUT_S)
-
-
-async def _file_rows(visit: Visit, choice: LogChoice, page: pb.ListAuditEventsResponse) -> AsyncIterator[Row]:
-    while True:
+async def _file_rows(
+    first: pb.ListAuditEventsResponse, rest: AsyncIterator[pb.ListAuditEventsResponse]
+) -> AsyncIterator[Row]:
+    for event in first.events:
+        yield _file_row(event)
+    async for page in rest:
         for event in page.events:
             yield _file_row(event)
-        if not page.next_page_token:
-            return
-        page = await _read_proved(visit, choice, page.next_page_token)
 
 
 def _file_row(event: pb.AuditEvent) -> Row:

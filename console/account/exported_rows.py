@@ -1,4 +1,4 @@
-"""Rows of lists that only an export has as files: keys, members and the audit log."""
+"""Rows of lists that only an export has as files: keys and members."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from console.display.words import ROLES, time_of
+from console.services import every_page
 from console.web.csv_files import Row, text_cell
 from console.web.visit import Visit
 from legato_protos.auth.v1 import auth_pb2, data_pb2
@@ -20,14 +21,9 @@ def own_keys(visit: Visit) -> Table:
     """Returns the keys that the visitor created, in all accounts."""
 
     async def rows() -> AsyncIterator[Row]:
-        request = data_pb2.ListMyKeysRequest()
-        while True:
-            listed = await visit.auth.data.ListMyKeys(request)
-            for key in listed.keys:
+        async for page in every_page(visit.auth.data.ListMyKeys, data_pb2.ListMyKeysRequest()):
+            for key in page.keys:
                 yield _key_row(key)
-            request.page_token = listed.next_page_token
-            if not request.page_token:
-                return
 
     return _key_row(data_pb2.MyKey()), rows()
 
@@ -37,13 +33,9 @@ def account_keys(visit: Visit) -> Table:
         request = auth_pb2.ListKeysRequest(
             account_id=visit.account_id, with_playground=True, with_callers=True, page_size=PAGE_SIZE
         )
-        while True:
-            listed = await visit.auth.key_admin.ListKeys(request)
-            for key in listed.keys:
+        async for page in every_page(visit.auth.key_admin.ListKeys, request):
+            for key in page.keys:
                 yield _account_key_row(key)
-            request.page_token = listed.next_page_token
-            if not request.page_token:
-                return
 
     return _account_key_row(auth_pb2.Key()), rows()
 
@@ -55,22 +47,6 @@ def members(visit: Visit) -> Table:
             yield _member_row(member)
 
     return _member_row(pb.Member()), rows()
-
-
-def events(visit: Visit, *, account_id: str = "", user_id: str = "") -> Table:
-    """Returns the audit log of the visitor or of the account, the newest first."""
-
-    async def rows() -> AsyncIterator[Row]:
-        request = pb.ListAuditEventsRequest(page_size=PAGE_SIZE, account_id=account_id, user_id=user_id)
-        while True:
-            listed = await visit.auth.audit.ListAuditEvents(request)
-            for event in listed.events:
-                yield _event_row(event)
-            request.page_token = listed.next_page_token
-            if not request.page_token:
-                return
-
-    return _event_row(pb.AuditEvent()), rows()
 
 
 def _key_row(key: data_pb2.MyKey | auth_pb2.Key) -> Row:
@@ -105,20 +81,6 @@ def _member_row(member: pb.Member) -> Row:
         "name": text_cell(member.user.name),
         "role": ROLES[member.role][0] if member.role in ROLES else "",
         "joined": _time(member, "join_time"),
-    }
-
-
-def _event_row(event: pb.AuditEvent) -> Row:
-    return {
-        "event_no": event.event_no,
-        "time": _time(event, "time"),
-        "action": event.action,
-        "user_id": event.user_id,
-        "account_id": event.account_id,
-        "object_id": event.object_id,
-        "session_id": event.session_id,
-        "network": event.network,
-        "refused": event.outcome == pb.AUDIT_OUTCOME_REFUSED,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from console.display.language import N_, _, in_figures
 from console.display.words import usd
 from console.services import TokenMetadata, if_available, token_metadata
-from console.web.forms import Form, Refusal, Rules, parse_dollars
+from console.web.forms import Form, Rules, parse_dollars
 from console.web.visit import Visit
 from legato_protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
 from legato_protos.metering.v1 import spend_limits_pb2 as pb
@@ -105,13 +105,10 @@ class SpendForm:
     spend: pb.Spend | None
     # Metering answers.
     is_known: bool
-    # What was typed, by period; None: nothing yet.
-    typed: dict[str, str] | None
 
     @classmethod
-    def of(cls, visit: Visit, spends: Spends | None, key_id: str, refusal: Refusal | None) -> "SpendForm":
-        typed = {period: visit.form.get(period) for period in PERIODS} if refusal else None
-        return cls((spends or {}).get(key_id), spends is not None, typed)
+    def of(cls, spends: Spends | None, key_id: str) -> "SpendForm":
+        return cls((spends or {}).get(key_id), spends is not None)
 
     @property
     def meters(self) -> list[SpendMeter]:

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Final
 
 from console.display.charts import CostChart, cost_chart
@@ -46,27 +46,24 @@ async def read_prices(visit: Visit) -> Prices:
 async def costs_by_class(visit: Visit) -> CostChart | None:
     """Draws the last 30 days; None if metering does not answer."""
     period = period_in({}, visit.zone, visit.now)
-    request = usage_request(visit, period, group_by_class=True)
-    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
-    return None if listed is None else chart_of(listed.rows, period, lambda row: row.class_id)
+    rows = await _read_usage(visit, usage_request(visit, period, group_by_class=True))
+    return None if rows is None else chart_of(rows, period, lambda row: row.class_id)
 
 
-async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, pb.UsageRow] | None:
-    """Returns the last 30 days by key, of those that have any usage; None if metering does not answer."""
-    if not key_ids:
-        return {}
+async def read_recent_usage(
+    visit: Visit, key_ids: Sequence[str] = (), *, by_key: bool = False, by_class: bool = False
+) -> list[pb.UsageRow] | None:
+    """Returns the last 30 days of these keys or of all, a row for each group that has any usage; None if metering does
+    not answer."""
     period = period_in({}, visit.zone, visit.now)
-    request = usage_request(visit, period, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
-    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
-    return None if listed is None else {row.key_id: row for row in listed.rows}
+    bucket = pb.USAGE_BUCKET_PERIOD
+    request = usage_request(visit, period, key_ids, group_by_key=by_key, group_by_class=by_class, bucket=bucket)
+    return await _read_usage(visit, request)
 
 
-async def usage_by_class(visit: Visit) -> dict[str, pb.UsageRow] | None:
-    """Returns the last 30 days by class, of those that have any usage; None if metering does not answer."""
-    period = period_in({}, visit.zone, visit.now)
-    request = usage_request(visit, period, group_by_class=True, bucket=pb.USAGE_BUCKET_PERIOD)
+async def _read_usage(visit: Visit, request: pb.ListUsageRequest) -> list[pb.UsageRow] | None:
     listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
-    return None if listed is None else {row.class_id: row for row in listed.rows}
+    return None if listed is None else list(listed.rows)
 
 
 def usage_request(
@@ -99,7 +96,7 @@ def chart_of(rows: Iterable[pb.UsageRow], period: Period, name_of: Callable[[pb.
     return cost_chart(period.columns, costs, [period.title_of(column) for column in period.columns])
 
 
-def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
+def lasts_until(free_nanos: int, day_totals: list[int], today: date) -> str:
     """Estimates, from the last full days, when the credit is used up. A range, since days differ."""
     if free_nanos <= 0:
         return _("Used up")
@@ -113,7 +110,7 @@ def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
     latest = free_nanos / max(mean - spread, mean / 4)
     if soonest > LONGEST_ESTIMATE_DAYS:
         return _("More than a year")
-    first = now.date() + timedelta(days=int(soonest))
+    first = today + timedelta(days=int(soonest))
     if latest > LONGEST_ESTIMATE_DAYS:
         return _("%(day)s or later", day=day(first))
-    return day_range(first, now.date() + timedelta(days=int(latest)))
+    return day_range(first, today + timedelta(days=int(latest)))

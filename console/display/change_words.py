@@ -1,11 +1,11 @@
 """Changes of the audit log in words: limits, classes, roles and switches, before and after."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from console.display.language import N_, _
-from console.display.words import ROLES, SCOPES, listed, number, short_day, usd
+from console.display.words import ROLES, SCOPES, clock, listed, number, short_day, usd
 from services.chassis.changes import Change, Value
 
 NOTICE_KINDS: Final = {
@@ -31,16 +31,9 @@ def _switch(is_on: bool) -> str:
     return _("on") if is_on else _("off")
 
 
-def _texts(texts: Iterable[str]) -> str:
-    return listed(list(texts)) or _("none")
-
-
-def _scopes(names: Iterable[str]) -> str:
-    return listed([_(_SCOPE_NAMES.get(name, name)) for name in names]) or _("Everything")
-
-
-def _kinds(names: Iterable[str]) -> str:
-    return listed([_(NOTICE_KINDS.get(name, name)) for name in names]) or _("none")
+def _names(titles: Mapping[str, str], none: str) -> Callable[[Iterable[str]], str]:
+    """Returns what writes names as a list, each by its title if it has one."""
+    return lambda names: listed([_(titles[name]) if name in titles else name for name in names]) or _(none)
 
 
 def _role(name: str) -> str:
@@ -49,31 +42,23 @@ def _role(name: str) -> str:
 
 def _moment(at_us: int) -> str:
     moment = datetime.fromtimestamp(at_us / 1e6, UTC)
-    return f"{short_day(moment.date(), year=True)}, {moment:%H:%M} UTC"
+    return f"{short_day(moment.date(), year=True)}, {clock(moment)} UTC"
 
 
 def _seconds(count: int) -> str:
     return _("%(number)s s", number=number(count))
 
 
-def _a_day(nanos: int) -> str:
-    return _("%(amount)s a day", amount=usd(nanos))
-
-
-def _a_month(nanos: int) -> str:
-    return _("%(amount)s a month", amount=usd(nanos))
-
-
-def _in_all(nanos: int) -> str:
-    return _("%(amount)s in all", amount=usd(nanos))
+def _amount(message: str) -> Callable[[int], str]:
+    return lambda nanos: _(message, amount=usd(nanos))
 
 
 FIELDS: Final[dict[str, Field]] = {
     "requests_per_minute": Field(N_("Requests a minute"), number, N_("no limit of its own")),
     "tokens_per_minute": Field(N_("Tokens a minute"), number, N_("no limit of its own")),
     "concurrent_requests": Field(N_("Requests at once"), number, N_("no limit of its own")),
-    "allowed_classes": Field(N_("Classes"), _texts, N_("all")),
-    "scopes": Field(N_("What it may do"), _scopes, N_("Everything")),
+    "allowed_classes": Field(N_("Classes"), _names({}, N_("none")), N_("all")),
+    "scopes": Field(N_("What it may do"), _names(_SCOPE_NAMES, N_("Everything")), N_("Everything")),
     "expires_at_us": Field(N_("Expires"), _moment, N_("never")),
     "replaces_key_id": Field(N_("Replaces"), str, N_("none")),
     "preferred_class": Field(N_("What “auto” means"), str, N_("none")),
@@ -81,11 +66,11 @@ FIELDS: Final[dict[str, Field]] = {
     "memory": Field(N_("Memory"), _switch, N_("off")),
     "attachments": Field(N_("Documents"), _switch, N_("off")),
     "role": Field(N_("Role"), _role, N_("none")),
-    "spend_day_nanos": Field(N_("Spend limit by day"), _a_day, N_("no limit")),
-    "spend_month_nanos": Field(N_("Spend limit by month"), _a_month, N_("no limit")),
-    "spend_total_nanos": Field(N_("Spend limit in all"), _in_all, N_("no limit")),
+    "spend_day_nanos": Field(N_("Spend limit by day"), _amount(N_("%(amount)s a day")), N_("no limit")),
+    "spend_month_nanos": Field(N_("Spend limit by month"), _amount(N_("%(amount)s a month")), N_("no limit")),
+    "spend_total_nanos": Field(N_("Spend limit in all"), _amount(N_("%(amount)s in all")), N_("no limit")),
     "low_balance_nanos": Field(N_("Low balance"), usd, N_("the service’s own")),
-    "muted_kinds": Field(N_("Not mailed"), _kinds, N_("none")),
+    "muted_kinds": Field(N_("Not mailed"), _names(NOTICE_KINDS, N_("none")), N_("none")),
     "own_mail": Field(N_("Mail"), _switch, N_("off")),
     "webhook_host": Field(N_("Webhook"), str, N_("none")),
     "retry_after_s": Field(N_("Clients try again after"), _seconds, N_("none")),

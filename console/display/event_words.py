@@ -41,7 +41,7 @@ OF_ACCOUNTS: Final = (
     "spend_limits", "user", "webhook",
 )  # fmt: skip
 # By action; after a colon, which of several ways to say it.
-_ACTIONS: Final = {
+ACTIONS: Final = {
     "account.closed": N_("%(who)s closed the account"),
     "account.created": N_("%(who)s created the account"),
     "account.resumed": N_("%(who)s resumed the account"),
@@ -138,10 +138,6 @@ class EventWords(NamedTuple):
     changes: tuple[str, ...]
 
 
-def has_words(action: str) -> bool:
-    return action in _ACTIONS
-
-
 def event_words(event: pb.AuditEvent) -> EventWords:
     who = event.user_name or (_("A former user") if event.user_id else _("The command line"))
     what, action, changes = event.object_name or event.object_id, _variant(event), to_changes(event.changes)
@@ -149,8 +145,8 @@ def event_words(event: pb.AuditEvent) -> EventWords:
         [change] = changes
         before, after = (words_of_value(change.field, value) for value in (change.before, change.after))
         return EventWords(_(_ONE_CHANGE[action], who=who, what=what, before=before, after=after), ())
-    if action in _ACTIONS:
-        sentence = _(_ACTIONS[action], who=who, what=what)
+    if action in ACTIONS:
+        sentence = _(ACTIONS[action], who=who, what=what)
     else:
         # Of an earlier or a later release.
         sentence = _("%(who)s: %(action)s", who=who, action=action_words(event.action))

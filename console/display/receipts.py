@@ -5,8 +5,7 @@ from typing import Final
 
 from console.display.language import N_, _
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
-
-MILLION: Final = 1_000_000
+from services.rules.cost import MILLION
 
 ENDS: Final = {
     metering_pb2.END_COMPLETE: (N_("Complete"), "good", N_("The model finished its answer.")),

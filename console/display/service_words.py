@@ -6,7 +6,7 @@ from typing import Final
 
 from console.display.language import ENGLISH, N_, EnglishText, _, in_figures, spoken
 
-# What varies in a refusal stands in it as `%(name)s`: a figure, or a word that may be among these messages itself.
+# What varies in a refusal stands in it as `%(name)s`: a figure, or a text; `%(what)s` is among these messages itself.
 MESSAGES: Final = (
     N_("%(what)s is not available right now. Please retry."),
     N_("%(what)s is saturated right now. Please retry."),
@@ -28,6 +28,9 @@ MESSAGES: Final = (
     N_("This is your last way to sign in. Add another one or recovery codes first."),
     N_("You have %(most)s passkeys: remove one first."),
     N_("This is not an email address."),
+    N_("A password must have at least %(least)s characters. Four or five words are easy to keep."),
+    N_("A password must have at most %(most)s characters."),
+    N_("This password is too easy to guess. Take words that do not belong together."),
     N_("There is no address to send a code to."),
     N_("Give the email address that you will sign in with."),
     N_("This took too long. Scan the new picture."),
@@ -35,6 +38,13 @@ MESSAGES: Final = (
     N_("An account keeps at least one owner."),
     N_("An account has at most %(most)s members."),
     N_("An account can have at most %(most)s webhooks. Remove one first."),
+    N_("You are the last owner of %(name)s: make another member an owner, or close the account, first."),
+    N_("This account was closed for good."),
+    N_("This is not an address."),
+    N_("A webhook's address must start with https://."),
+    N_("A webhook's address must be https://HOST/PATH, without a password or a fragment."),
+    N_("A webhook's address must be reachable from the internet."),
+    N_("A webhook's address must not be link-local, nor that of a metadata service."),
     N_("There is a user with this email address already."),
     N_("This user is disabled."),
     N_("The last operator stays: make another user an operator first."),
@@ -98,9 +108,11 @@ def service_words(message: str) -> str:
         return message
     for known, pattern in _PATTERNS:
         if found := pattern.fullmatch(message):
-            return _(known, **{name: _word(value) for name, value in found.groupdict().items()})
+            return _(known, **{name: _word(name, value) for name, value in found.groupdict().items()})
     return EnglishText(message)
 
 
-def _word(value: str) -> str:
-    return in_figures(value) if re.fullmatch(r"[\d,.]+", value) else _(value)
+def _word(name: str, value: str) -> str:
+    if re.fullmatch(r"[\d,.]+", value):
+        return in_figures(value)
+    return _(value) if name == "what" else value

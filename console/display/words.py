@@ -130,11 +130,6 @@ def product(millionths: int, places: int = 2) -> str:
     return dollars(whole, in_figures(f"{whole:,}.{f'{rest:015d}'.rstrip('0').ljust(places, '0')}"))
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    """Says how many there are: `plural(2, "page")` is "2 pages"."""
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
-
-
 def size(count: int) -> str:
     """Formats a number of bytes by its largest unit."""
     if count < 1024:

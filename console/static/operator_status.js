@@ -23,6 +23,7 @@ async function refresh() {
   try {
     const response = await fetch(root.dataset.status, { headers: { accept: "application/json" } });
     if (response.status === 401 || response.status === 404) return location.reload();
+    if (!response.ok) throw new Error(response.statusText);
     const status = await response.json();
     // Other processes, models or findings: the page itself is another one.
     if (status.shape !== root.dataset.shape) return location.reload();

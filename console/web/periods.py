@@ -57,28 +57,30 @@ class Period:
 
     @property
     def columns(self) -> list[date]:
-        """The hours, days or months of the period, each by its beginning in local time."""
+        """The hours of the period, each by its beginning in UTC, since a clock that goes back has an hour twice; or its
+        local days or months."""
         if self.unit == "hour":
             hours = int((self.end - self.start) / timedelta(hours=1))
-            return [(self.start + timedelta(hours=each)).astimezone(self.zone.info) for each in range(hours)]
+            return [self.start + timedelta(hours=each) for each in range(hours)]
         days = [self.first + timedelta(days=each) for each in range((self.last - self.first).days + 1)]
         return days if self.unit == "day" else sorted({each.replace(day=1) for each in days})
 
     def column_of(self, stamp: Timestamp) -> date:
         if self.unit == "hour":
-            return stamp.ToDatetime(UTC).astimezone(self.zone.info)
+            return stamp.ToDatetime(UTC)
         local = self.zone.date_of(stamp)
         return local if self.unit == "day" else local.replace(day=1)
 
     def title_of(self, column: date) -> str:
         if isinstance(column, datetime):
-            return f"{day(column.date())}, {clock(column)}"
+            local = column.astimezone(self.zone.info)
+            return f"{day(local.date())}, {clock(local)}"
         return day(column) if self.unit == "day" else month(column)
 
     def mark_of(self, column: date) -> str:
         """Returns a short name, for an axis."""
         if isinstance(column, datetime):
-            return clock(column)
+            return clock(column.astimezone(self.zone.info))
         return short_day(column) if self.unit == "day" else short_month(column)
 
     @property
@@ -139,6 +141,9 @@ class Days:
             "start_time": stamp_of(zone.midnight(self.first)) if self.first else None,
             "end_time": stamp_of(zone.midnight(self.last + timedelta(days=1))) if self.last else None,
         }
+
+
+ALL_DAYS: Final = Days(None, None)
 
 
 def days_in(query: Mapping[str, str]) -> Days:

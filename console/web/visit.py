@@ -301,6 +301,8 @@ class Visit:
                 "serves_operators": self.console.serves_operators,
                 "problem": refusal,
                 "problems": refusal.problems if refusal else {},
+                # What stands in its fields again.
+                "typed": self.form if refusal else Form([]),
                 **context,
             },
             refusal.status if refusal else status,

@@ -260,7 +260,7 @@ class Metering:
         self.write(map(charge_of, holds), holds)
 
     def fail(
-        self, key_id: str, reason: str, chats: int, *, class_id: str = "forte", days: int = 0, is_cut: bool = False
+        self, key_id: str, reason: str, chats: int, *, class_id: str = "forte", days: float = 0, is_cut: bool = False
     ) -> None:
         """Counts chats that failed, some days ago."""
         at_us = before_us(days=days)

@@ -116,7 +116,10 @@ def diff(invocation: Invocation, file: Path) -> None:
     """Show what a routes file would change on each router, without changing anything."""
     from console.display.route_words import change_words
 
-    request = PreviewRouteFileRequest(text=file.read_text(encoding="utf-8"))
+    try:
+        request = PreviewRouteFileRequest(text=file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{file} must be UTF-8 text.") from None
     previews: list[dict[str, Any]] = []
     for router, stub in invocation.services.route_files.items():
         preview = call_service(stub.PreviewRouteFile, request)

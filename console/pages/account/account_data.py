@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
-from console.account.exported_rows import account_keys, events, members
+from console.account.audit_events import LogChoice, log_file
+from console.account.exported_rows import account_keys, members
 from console.account.grounding import if_configured
 from console.account.key_names import ReportKeys
 from console.account.usage import balance
@@ -20,7 +21,7 @@ from console.pages.account.usage import UsageChoice, usage_file
 from console.services import LONG_READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_lines
 from console.web.forms import Refusal
-from console.web.periods import Days, Period
+from console.web.periods import ALL_DAYS, Period
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from console.web.zip_files import Files, as_fields, json_file, zip_response
@@ -62,10 +63,10 @@ async def _files(visit: Visit, settings: dict[str, object], content: Content) ->
     yield "account.json", json_file(settings)
     yield "members.csv", csv_lines(visit, *members(visit))
     yield "keys.csv", csv_lines(visit, *account_keys(visit))
-    yield "usage.csv", _usage(visit)
-    yield "ledger.csv", csv_lines(visit, *ledger_file(visit, Days(None, None)))
-    yield "requests.csv", csv_lines(visit, *requests_file(visit, RequestChoice(Days(None, None), ALL_KEYS, "")))
-    yield "audit-log.csv", csv_lines(visit, *events(visit, account_id=visit.account_id))
+    yield "usage.csv", _usage(visit, await visit.read_account())
+    yield "ledger.csv", csv_lines(visit, *ledger_file(visit, ALL_DAYS))
+    yield "requests.csv", csv_lines(visit, *requests_file(visit, RequestChoice(ALL_DAYS, ALL_KEYS, "")))
+    yield "audit-log.csv", csv_lines(visit, *await log_file(visit, LogChoice(ALL_DAYS, account_id=visit.account_id)))
     if content.notes is not None:
         yield "notes.json", json_file([as_fields(note) for note in content.notes.notes])
     if content.attachments is not None:
@@ -122,9 +123,8 @@ async def _text_of(visit: Visit, attachment_id: str) -> AsyncIterator[bytes]:
             return
 
 
-def _usage(visit: Visit) -> AsyncIterator[bytes]:
+def _usage(visit: Visit, account: auth_pb2.Account) -> AsyncIterator[bytes]:
     """Returns usage by day, key and class since the account was created."""
-    account = visit.who.resolved.account
     today = visit.zone.today(visit.now)
     first = min(visit.zone.date_of(account.create_time), today - timedelta(days=USAGE_DAYS_LEAST - 1))
 
@@ -156,7 +156,7 @@ async def show_closing(visit: Visit, refusal: Refusal | None = None) -> Response
     return visit.render("my_data_close.html", refusal=refusal, account=account, balance=credit, content=content)
 
 
-@shows_again(show_closing, reasons=(Reason.REQUEST_INVALID, Reason.UNAVAILABLE), keeps_status=True)
+@shows_again(show_closing, reasons=(Reason.UNAVAILABLE,), keeps_status=True)
 async def close(visit: Visit) -> Response:
     """Closes the account: what can be used ends first, and the memberships last, so that an owner can go on where a
     service did not answer. Each step can be repeated."""

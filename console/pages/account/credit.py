@@ -13,7 +13,7 @@ from console.account.key_names import KeyNames, add_key_names, read_key_names
 from console.account.monthly_costs import read_monthly_costs
 from console.display.language import N_, _, ngettext
 from console.display.words import month, time_of
-from console.services import LONG_READ_TIMEOUT_S, if_available
+from console.services import every_page, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import EARLIEST, Days, date_in, days_in
 from console.web.visit import Visit, paging, with_query
@@ -124,7 +124,6 @@ async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> 
         statement=statement,
         month=month,
         is_this_month=month == this_month,
-        kinds=KINDS,
         audited=audited,
         zone=visit.zone,
         payment_prefix=PAYMENT_PREFIX,
@@ -181,7 +180,7 @@ async def _read_statement(visit: Visit, month: Month) -> Statement | None:
     return Statement(days, listed.opening_balance_nanos)
 
 
-def _listing(visit: Visit, days: Days, page_size: int, page_token: str) -> pb.ListLedgerEntriesRequest:
+def _listing(visit: Visit, days: Days, page_size: int, page_token: str = "") -> pb.ListLedgerEntriesRequest:
     return pb.ListLedgerEntriesRequest(
         account_id=visit.account_id,
         newest_first=True,
@@ -192,16 +191,11 @@ def _listing(visit: Visit, days: Days, page_size: int, page_token: str) -> pb.Li
 
 
 async def _file_rows(visit: Visit, days: Days) -> AsyncIterator[Row]:
-    page_token, names = "", KeyNames()
-    while True:
-        request = _listing(visit, days, FILE_PAGE_SIZE, page_token)
-        page = await visit.metering.statements.ListLedgerEntries(request, timeout=LONG_READ_TIMEOUT_S)
+    names, request = KeyNames(), _listing(visit, days, FILE_PAGE_SIZE)
+    async for page in every_page(visit.metering.statements.ListLedgerEntries, request):
         names = await add_key_names(visit, names, (entry.key_id for entry in page.entries))
         for entry in page.entries:
             yield _file_row(entry, names)
-        page_token = page.next_page_token
-        if not page_token:
-            return
 
 
 def _file_row(entry: pb.LedgerEntry, names: KeyNames) -> Row:

@@ -101,22 +101,19 @@ async def show(visit: Visit) -> Response:
 
 def _start_of(period: Period, column: date) -> datetime:
     """Returns when an hour, a day or a month begins, of which the first may begin before the period."""
-    return column.astimezone(UTC) if isinstance(column, datetime) else max(period.start, period.zone.midnight(column))
+    return column if isinstance(column, datetime) else max(period.start, period.zone.midnight(column))
 
 
 def _report(
     found: pb.GetChatOutcomesResponse, period: Period, columns: dict[datetime, date], names: KeyNames
 ) -> OutcomesPage:
     parts = {columns[each.start_time.ToDatetime(UTC)]: each for each in found.parts}
-    shown = [_outcomes(parts[column], period.title_of(column)) for column in period.columns if column in parts]
-    by_title = {each.name: each for each in shown}
-    titles = [period.title_of(column) for column in period.columns]
-    told = [by_title.get(title) or _outcomes(pb.ChatOutcomes(), title) for title in titles]
+    told = [_outcomes(parts.get(column, pb.ChatOutcomes()), period.title_of(column)) for column in period.columns]
     return OutcomesPage(
         _outcomes(found.total, ""),
         [_outcomes(each, each.class_id or _("Before the class was known")) for each in found.classes],
         [_outcomes(each, names.name(each.key_id)) for each in found.keys],
-        [each for each in reversed(shown) if each.requests],
+        [each for each in reversed(told) if each.requests],
         _failed_chart(period, told),
         _times_chart(period, told, lambda each: each.first_token, 2),
         _times_chart(period, told, lambda each: each.duration, 1),

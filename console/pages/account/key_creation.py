@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -31,24 +31,15 @@ SCOPES: Final = {name: number for number, (name, _title) in words.SCOPES.items()
 async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
     form = visit.form
     account, of_account = await asyncio.gather(visit.read_account(), _read_meters_of_account(visit))
-    offered = classes_of_account(account)
-    given: dict[str, Any] = {"name": "", "scopes": list(SCOPES), "expires": NEVER, "classes": offered, "limits": {}}
-    if refusal is not None:
-        given = {
-            "name": form.get("name"),
-            "scopes": form.all("scope"),
-            "expires": form.get("expires"),
-            "classes": form.all("allowed"),
-            "limits": {name: form.get(name) for name in (*LIMITS, *PERIODS)},
-        }
     return visit.render(
         "key_new.html",
         refusal=refusal,
-        given=given,
-        offered=offered,
+        scopes=list(SCOPES) if refusal is None else form.all("scope"),
+        expires=form.get("expires") or NEVER,
+        offered=classes_of_account(account),
         expiries=EXPIRIES,
         limits=limits_of(auth_pb2.Key(), account),
-        has_rate_limits=any(given["limits"].get(name) for name in LIMITS),
+        has_rate_limits=any(form.get(name) for name in LIMITS),
         meters=meters_of(None),
         of_account=of_account or [],
     )

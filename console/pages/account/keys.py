@@ -20,11 +20,10 @@ from console.display.language import N_, _
 from console.display.words import in_words, significant_places, time_of
 from console.services import if_available
 from console.web.forms import LONGEST_NAME, Refusal, Rules
-from console.web.periods import period_in
 from console.web.refusals import shows_again
 from console.web.visit import Visit, with_query
 from legato_protos.auth.v1 import auth_pb2, users_pb2
-from legato_protos.metering.v1.metering_pb2 import USAGE_BUCKET_PERIOD, UsageRow
+from legato_protos.metering.v1.metering_pb2 import UsageRow
 
 PAGE_SIZE: Final = 50
 # So many are looked at for a summary.
@@ -76,8 +75,11 @@ async def show(visit: Visit) -> Response:
     )
     listed = await visit.auth.key_admin.ListKeys(request)
     key_ids = [each.key_id for each in listed.keys]
-    spends, costs = await asyncio.gather(
-        spend_limits.read_spends(visit, visit.account_id, key_ids), usage.usage_by_key(visit, key_ids)
+    # Of a key that does not exist where none is listed.
+    asked_ids = key_ids or ["none"]
+    spends, used = await asyncio.gather(
+        spend_limits.read_spends(visit, visit.account_id, asked_ids),
+        usage.read_recent_usage(visit, asked_ids, by_key=True),
     )
     active = [each for each in listed.keys if each.state == auth_pb2.KEY_STATE_ACTIVE]
     past = [each for each in listed.keys if each.state != auth_pb2.KEY_STATE_ACTIVE]
@@ -89,7 +91,7 @@ async def show(visit: Visit) -> Response:
         "keys.html",
         active=active,
         past=past,
-        costs=costs,
+        costs=None if used is None else {row.key_id: row.cost_nanos for row in used},
         nearest={key_id: spend_limits.nearest_meter(spend) for key_id, spend in (spends or {}).items()},
         choice=choice,
         unused=UNUSED,
@@ -120,20 +122,21 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         pair = (found, identified.replaced_by)
     elif identified.HasField("replaced"):
         pair = (identified.replaced, found)
-    rows = await _read_usage(visit, [each.key_id for each in pair or (found,)])
+    shown_ids = [each.key_id for each in pair or (found,)]
+    rows = await usage.read_recent_usage(visit, shown_ids, by_key=True, by_class=True)
     return visit.render(
         "key.html",
         refusal=refusal,
         found=found,
         maker=maker_of(found),
         identified=identified,
-        usage=None if rows is None else [row for row in rows if row.key_id == key_id],
+        usage=None if rows is None else sorted(_rows_of(rows, key_id), key=lambda row: -row.cost_nanos),
         total=_total(rows or (), key_id),
         places=max((significant_places(row.cost_nanos, 2) for row in rows or ()), default=2),
         limits=limits_of(found, account),
         expiries=EXPIRIES,
         expiry=expiry_of(found),
-        spends=SpendForm.of(visit, spends, key_id, None),
+        spends=SpendForm.of(spends, key_id),
         spend_limits_of_account=limited_meters((spends or {}).get(WHOLE_ACCOUNT)),
         offered=classes_of_account(account),
         classes=classes_of_key(found, account),
@@ -145,22 +148,12 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
     )
 
 
-async def _read_usage(visit: Visit, key_ids: Sequence[str]) -> list[UsageRow] | None:
-    """Returns the last 30 days of keys by class; None if metering does not answer."""
-    request = usage.usage_request(
-        visit,
-        period_in({}, visit.zone, visit.now),
-        key_ids,
-        group_by_key=True,
-        group_by_class=True,
-        bucket=USAGE_BUCKET_PERIOD,
-    )
-    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
-    return None if listed is None else sorted(listed.rows, key=lambda row: -row.cost_nanos)
+def _rows_of(rows: Sequence[UsageRow], key_id: str) -> list[UsageRow]:
+    return [row for row in rows if row.key_id == key_id]
 
 
 def _total(rows: Sequence[UsageRow], key_id: str) -> UsageRow:
-    own = [row for row in rows if row.key_id == key_id]
+    own = _rows_of(rows, key_id)
     total = UsageRow(requests=sum(row.requests for row in own), cost_nanos=sum(row.cost_nanos for row in own))
     for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
         setattr(total.usage, name, sum(getattr(row.usage, name) for row in own))

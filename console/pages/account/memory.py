@@ -36,7 +36,6 @@ async def show(visit: Visit, refusal: Refusal | None = None, *, sought: str = ""
         # Does every chat get all notes, as far as their counts tell?
         fits=not is_configured or tokens <= sources.config.memory.prompt_tokens_most,
         sought=sought,
-        given=visit.form.get("text"),
         shown_characters=SHOWN_CHARACTERS,
     )
 
@@ -54,8 +53,7 @@ async def add(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
-    note = await _find(visit)
-    return visit.render("note.html", refusal=refusal, note=note, given=visit.form.get("text") if refusal else note.text)
+    return visit.render("note.html", refusal=refusal, note=await _find(visit))
 
 
 @shows_again(show_one, "text")

@@ -80,9 +80,10 @@ async def show(visit: Visit) -> Response:
         usage.read_prices(visit),
         visit.optional(visit.router.router.ListModels(router_pb2.ListModelsRequest()), "models"),
         visit.optional(visit.read_account(), "account"),
-        usage.usage_by_class(visit),
+        usage.read_recent_usage(visit, by_class=True),
     )
     by_id = {model.model_id: model for model in models.models} if models else {}
+    used_by_id = {row.class_id: row for row in used or ()}
     auto = "" if account is None else auto_class(account)
     classes = [
         ModelClass(
@@ -91,7 +92,7 @@ async def show(visit: Visit) -> Response:
             account is None or may_use(account, class_id),
             prices.get(class_id),
             by_id.get(class_id),
-            (used or {}).get(class_id),
+            used_by_id.get(class_id),
         )
         for class_id in CLASSES
     ]

@@ -5,6 +5,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from console.display.change_words import NOTICE_KINDS
 from console.display.language import N_, _, in_figures
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
@@ -18,14 +19,7 @@ from services.chassis.money import format_usd
 
 PATH: Final = "/settings/notices"
 LISTED: Final = 30
-KINDS: Final = {
-    "balance.low": N_("Low balance"),
-    "spend_limit.near": N_("Spend limit near"),
-    "spend_limit.reached": N_("Spend limit reached"),
-    "key.expires_soon": N_("Key expires soon"),
-    "key.new_network": N_("Key used from a new network"),
-    "test": N_("Test"),
-}
+KINDS: Final = {**NOTICE_KINDS, "test": N_("Test")}
 STATES: Final = {
     pb.DELIVERY_STATE_PENDING: ("", N_("Waiting")),
     pb.DELIVERY_STATE_DELIVERED: ("good", N_("Delivered")),
@@ -60,7 +54,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         kinds=KINDS,
         states=STATES,
         own_mail=pb.OwnMail,
-        given={"url": visit.form.get("url"), "low_balance": visit.form.get("low_balance") or own_threshold},
+        own_threshold=own_threshold,
     )
 
 
@@ -76,7 +70,7 @@ async def set_low_balance(visit: Visit) -> Response:
 
 async def set_mail(visit: Visit) -> Response:
     chosen = visit.form.all("kind")
-    muted = [kind for kind in KINDS if kind != "test" and kind not in chosen]
+    muted = [kind for kind in NOTICE_KINDS if kind not in chosen]
     request = pb.SetMutedKindsRequest(account_id=visit.account_id, muted_kinds=muted)
     await visit.auth.notices.SetMutedKinds(request)
     return visit.redirect(PATH, "notices-changed")

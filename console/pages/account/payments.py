@@ -38,7 +38,6 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
         refusal=refusal,
         amounts=amounts,
         chosen=visit.form.get("amount") or str(first),
-        other=visit.form.get("other"),
         least=least,
         most=most,
         is_cancelled="cancelled" in visit.query,

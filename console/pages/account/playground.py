@@ -136,7 +136,7 @@ def _costs(balance: metering_pb2.Balance | None, prices: usage.Prices, auto: str
     by_class = {name: [price.input_nanos_per_million, price.output_nanos_per_million] for name, price in prices.items()}
     if auto in by_class:
         by_class["auto"] = by_class[auto]
-    free_nanos = None if balance is None else balance.balance_nanos - balance.held_nanos - balance.owed_nanos
+    free_nanos = None if balance is None else usage.free_nanos(balance)
     return {"prices": by_class, "free": free_nanos, "unseen": UNSEEN_PROMPT_TOKENS, "slice": FIRST_SLICE_TOKENS}
 
 

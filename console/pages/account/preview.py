@@ -17,9 +17,9 @@ from console.web.visit import Visit
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import Reason
+from services.rules.cost import MILLION
 from services.rules.model_classes import AUTO
 
-MILLION: Final = 1_000_000
 # Of the whole price; the parts have as many places, so that they add up as one reads them.
 TABLE_DIGITS: Final = 5
 

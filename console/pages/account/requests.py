@@ -11,7 +11,7 @@ from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_
 from console.display.language import _
 from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import significant_places, time_of
-from console.services import LONG_READ_TIMEOUT_S, if_available
+from console.services import every_page, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import Days, days_in
 from console.web.visit import Visit, paging, with_query
@@ -65,7 +65,6 @@ async def show(visit: Visit) -> Response:
         places=max((significant_places(each.charged_nanos or each.held_nanos, 3) for each in shown), default=2),
         classes=CLASSES,
         file_path=with_query("/requests.csv", choice.query),
-        zone=visit.zone,
         **paging("/requests", choice.query, page_token, listed.next_page_token if listed else ""),
     )
 
@@ -106,7 +105,7 @@ async def _choice_in(visit: Visit) -> RequestChoice:
     return RequestChoice(days_in(query), await read_report_keys(visit), class_id if class_id in CLASSES else "")
 
 
-def _request(visit: Visit, choice: RequestChoice, page_size: int, page_token: str) -> pb.ListRequestsRequest:
+def _request(visit: Visit, choice: RequestChoice, page_size: int, page_token: str = "") -> pb.ListRequestsRequest:
     return pb.ListRequestsRequest(
         account_id=visit.account_id,
         key_ids=choice.keys.key_ids,
@@ -118,16 +117,11 @@ def _request(visit: Visit, choice: RequestChoice, page_size: int, page_token: st
 
 
 async def _file_rows(visit: Visit, choice: RequestChoice) -> AsyncIterator[Row]:
-    page_token, names = "", KeyNames()
-    while True:
-        request = _request(visit, choice, FILE_PAGE_SIZE, page_token)
-        page = await visit.metering.statements.ListRequests(request, timeout=LONG_READ_TIMEOUT_S)
+    names, request = KeyNames(), _request(visit, choice, FILE_PAGE_SIZE)
+    async for page in every_page(visit.metering.statements.ListRequests, request):
         names = await add_key_names(visit, names, (each.key_id for each in (*page.running, *page.requests)))
         for receipt in (*page.running, *page.requests):
             yield _file_row(receipt, names)
-        page_token = page.next_page_token
-        if not page_token:
-            return
 
 
 def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:

@@ -27,7 +27,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     return visit.render(
         "spend_limits.html",
         refusal=refusal,
-        form=SpendForm.of(visit, spends, WHOLE_ACCOUNT, refusal),
+        form=SpendForm.of(spends, WHOLE_ACCOUNT),
         keys=shown,
         more_keys=max(0, len(limited) - KEYS_SHOWN),
         names=await read_key_names(visit, (each.key_id for each, meters in shown)) if shown else KeyNames(),
@@ -51,7 +51,7 @@ async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
         "key_spend_limits.html",
         refusal=refusal,
         key=found.key,
-        form=SpendForm.of(visit, spends, key_id, refusal),
+        form=SpendForm.of(spends, key_id),
         of_account=limited_meters((spends or {}).get(WHOLE_ACCOUNT)),
     )
 

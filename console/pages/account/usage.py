@@ -185,12 +185,12 @@ def _chart_of_keys(
     for row in series_rows:
         left[period.column_of(row.start_time)] -= row.cost_nanos
     chart = chart_of(series_rows, period, lambda row: title_of[row.key_id])
-    if not any(left.values()):
+    # The rows of the keys were read last, and have what was charged meanwhile.
+    rest = tuple(max(0, left[column]) for column in period.columns)
+    if not any(rest):
         return chart
-    rest = Series(
-        REST if series_rows else only_group or _("All keys"), tuple(left[column] for column in period.columns)
-    )
-    return replace(chart, series=(*chart.series, rest))
+    title = REST if series_rows else only_group or _("All keys")
+    return replace(chart, series=(*chart.series, Series(title, rest)))
 
 
 def _report(

@@ -29,8 +29,6 @@ from services.rules.model_classes import CLASSES
 ACCOUNTS_ON_A_PAGE: Final = 50
 MEMBERS_SHOWN: Final = 100
 KEYS_ON_A_PAGE: Final = 200
-# The fields of the form that books credit.
-BOOKING_FIELDS: Final = ("kind", "amount", "amount_again", "reason", "operation_id")
 LONGEST_REASON: Final = 200
 UNKNOWN_OUTCOME: Final = N_(
     "It is not known whether this was booked: a service did not answer in time. Send the form again: it has the same "
@@ -49,7 +47,6 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         balances=await _balances(visit, [account.account_id for account in listed.accounts]),
         wanted=wanted,
         next_page=listed.next_page_token,
-        given_name=visit.form.get("name"),
     )
 
 
@@ -80,8 +77,6 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
     roles = {
         held.user_id: held.membership.role for held in members.memberships if held.membership.account_id == account_id
     }
-    given = {name: visit.form.get(name) for name in BOOKING_FIELDS}
-    empty = {**dict.fromkeys(BOOKING_FIELDS, ""), "kind": "grant", "operation_id": secrets.token_hex(16)}
     return visit.render(
         "operator_account.html",
         refusal=refusal,
@@ -100,7 +95,8 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         limit_titles=LIMITS,
         all_classes=list(CLASSES),
         allowed=classes_of_account(account),
-        given=given if visit.form.has("amount") else empty,
+        kind=visit.form.get("kind") or "grant",
+        operation_id=visit.form.get("operation_id") or secrets.token_hex(16),
     )
 
 
@@ -142,7 +138,7 @@ async def show_spending(visit: Visit, refusal: Refusal | None = None) -> Respons
         "operator_spend_limits.html",
         refusal=refusal,
         account=account,
-        form=spend_limits.SpendForm.of(visit, spends, spend_limits.WHOLE_ACCOUNT, refusal),
+        form=spend_limits.SpendForm.of(spends, spend_limits.WHOLE_ACCOUNT),
         limited_keys=len(limited),
     )
 
@@ -188,12 +184,10 @@ async def book_credit(visit: Visit) -> Response:
 
 def _booked_amount(form: Form) -> int:
     """Reads how much is booked, in nano-dollars, and checks the rest of the form."""
-    kind, amount_nanos = form.get("kind"), 0
+    kind, wrong = form.get("kind"), _("An amount in dollars with up to nine decimals, such as 5.00.")
     with Rules(form) as rules:
-        try:
-            amount_nanos = parse_dollars(form.get("amount"))
-        except ValueError:
-            rules.problems["amount"] = _("An amount in dollars with up to nine decimals, such as 5.00.")
+        rules.require(bool(form.get("amount")), "amount", wrong)
+        amount_nanos: int = rules.parse(parse_dollars, "amount", wrong, 0)
         if kind not in ("grant", "adjustment"):
             rules.problems["kind"] = _("Choose a grant or an adjustment.")
         elif not rules.problems and kind == "grant" and amount_nanos <= 0:

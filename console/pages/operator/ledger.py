@@ -49,10 +49,8 @@ async def show(visit: Visit, found: metering_pb2.AuditResponse | None = None, to
 
 async def run(visit: Visit) -> Response:
     await visit.record_operator_action(users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
-    began_s = visit.console.clock.elapsed_s()
     audit = visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
-    found = await if_available(audit)
-    return await show(visit, found, visit.console.clock.elapsed_s() - began_s)
+    return await show(visit, await if_available(audit), visit.elapsed_s())
 
 
 def last_audit(states: list[ProcessState]) -> LastAudit | None:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from console.display.language import EnglishText, _
 from console.display.route_words import change_words
+from console.pages.operator import routes
 from console.pages.operator.routes import name_of, reload_each
 from console.services import RouterCalls
 from console.web.forms import Rules
@@ -75,12 +76,7 @@ async def download(visit: Visit) -> Response:
     return Response(_text_in(visit), 200, DOWNLOAD, "text/plain; charset=utf-8")
 
 
-async def _show_refused(visit: Visit, refusal: Any) -> Response:
-    """Shows the canary's form again on the page of the text."""
-    return _page(visit, await _read(visit), refusal=refusal)
-
-
-@shows_again(_show_refused, "percent")
+@shows_again(routes.show, "percent")
 async def edit_canary(visit: Visit) -> Response:
     """Shows the text with another canary of a class, to be taken over like any other."""
     ends = visit.form.get("ends") == "yes"
@@ -238,10 +234,8 @@ def _text_in(visit: Visit) -> str:
     return next((value for name, value in visit.form.fields if name == "text"), "").replace("\r\n", "\n")
 
 
-def _page(visit: Visit, draft: Draft, status: int = 200, refusal: Any = None) -> Response:
-    return visit.render(
-        "operator_route_editor.html", status, refusal, draft=draft, classes=CLASSES, lines=_lines(draft)
-    )
+def _page(visit: Visit, draft: Draft, status: int = 200) -> Response:
+    return visit.render("operator_route_editor.html", status, draft=draft, lines=_lines(draft))
 
 
 def _lines(draft: Draft) -> Iterable[tuple[str, str]]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from console.display.language import N_, EnglishText, _
 from console.services import RouterCalls
+from console.web.forms import Refusal
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
 from legato_protos.router.v1 import router_pb2 as pb
@@ -59,8 +60,8 @@ class Evaluation:
     verdicts: list[tuple[str, EnglishText]]
 
 
-async def show(visit: Visit) -> Response:
-    return _page(visit, await _ask_each(visit, _compare))
+async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
+    return _page(visit, await _ask_each(visit, _compare), refusal=refusal)
 
 
 async def _compare(address: str, router: RouterCalls) -> RouterRoutes:
@@ -119,10 +120,17 @@ async def _take_over(visit: Visit, version: str) -> list[RouterRoutes]:
     return await _ask_each(visit, ask)
 
 
-def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacles: Iterable[str] = ()) -> Response:
+def _page(
+    visit: Visit,
+    routers: list[RouterRoutes],
+    status: int = 200,
+    obstacles: Iterable[str] = (),
+    refusal: Refusal | None = None,
+) -> Response:
     return visit.render(
         "operator_routes.html",
         status,
+        refusal,
         routers=routers,
         obstacles=obstacles,
         breakers=BREAKERS,

@@ -27,7 +27,6 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     accounts: dict[str, list[pb.Membership]] = {}
     for held in listed.memberships:
         accounts.setdefault(held.user_id, []).append(held.membership)
-    given = {name: visit.form.get(name) for name in ("name", "email", "account_id", "role")}
     return visit.render(
         "operator_users.html",
         refusal=refusal,
@@ -36,7 +35,6 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         wanted=wanted,
         account_id=account_id,
         next_page=listed.next_page_token,
-        given=given if visit.form.fields else {"name": "", "email": "", "account_id": account_id, "role": "owner"},
     )
 
 

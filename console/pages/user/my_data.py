@@ -1,11 +1,15 @@
 """My data: what is stored, a user's own data as a file, and the deletion of the user."""
 
+import asyncio
+
 from starlette.responses import Response
 
-from console.account.exported_rows import events, own_keys
+from console.account.audit_events import LogChoice, log_file
+from console.account.exported_rows import own_keys
 from console.display.words import time_of
 from console.web.csv_files import csv_lines
 from console.web.forms import Refusal
+from console.web.periods import ALL_DAYS
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from console.web.zip_files import Files, as_fields, json_file, zip_response
@@ -26,21 +30,24 @@ async def show_export(visit: Visit) -> Response:
 async def export(visit: Visit) -> Response:
     """Sends what the service knows of the user: no key, code or password, of which it has none."""
     visit.require_step_up()
-    return zip_response(visit, "legato-my-data.zip", _files(visit))
-
-
-async def _files(visit: Visit) -> Files:
-    credentials = await visit.auth.credentials.GetCredentials(GetCredentialsRequest())
-    sessions = await visit.auth.users.ListSessions(pb.ListSessionsRequest())
-    user = {
+    # Read before anything is sent, as for an account.
+    credentials, sessions = await asyncio.gather(
+        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
+        visit.auth.users.ListSessions(pb.ListSessionsRequest()),
+    )
+    user: dict[str, object] = {
         "user": as_fields(visit.who.user),
         "memberships": [as_fields(each) for each in visit.who.resolved.memberships],
         "ways_to_sign_in": as_fields(credentials),
         "sessions": [as_fields(each) for each in sessions.sessions],
     }
+    return zip_response(visit, "legato-my-data.zip", _files(visit, user))
+
+
+async def _files(visit: Visit, user: dict[str, object]) -> Files:
     yield "user.json", json_file(user)
     yield "keys.csv", csv_lines(visit, *own_keys(visit))
-    yield "audit-log.csv", csv_lines(visit, *events(visit, user_id=visit.who.user.user_id))
+    yield "audit-log.csv", csv_lines(visit, *await log_file(visit, LogChoice(ALL_DAYS, user_id=visit.who.user.user_id)))
 
 
 async def show_deletion(visit: Visit, refusal: Refusal | None = None) -> Response:

@@ -77,7 +77,7 @@ async def remove_passkey(visit: Visit) -> Response:
 async def show_password(visit: Visit, refusal: Refusal | None = None) -> Response:
     if refusal is None:
         visit.require_step_up()
-    return visit.render("password.html", refusal=refusal, email=visit.form.get("email"))
+    return visit.render("password.html", refusal=refusal)
 
 
 @shows_again(show_password, reasons=(Reason.REQUEST_INVALID, Reason.TOO_MANY_SIGN_INS))

@@ -32,6 +32,12 @@ def test_a_refusal_is_translated_with_its_figures_and_names() -> None:
 
 
 @pytest.mark.usefixtures("french")
+def test_a_name_that_people_gave_stays_as_it_is() -> None:
+    last = "You are the last owner of Payments: make another member an owner, or close the account, first."
+    assert "dernier propriétaire de Payments" in service_words(last)
+
+
+@pytest.mark.usefixtures("french")
 def test_any_other_refusal_stays_english_and_is_marked_as_that() -> None:
     told = service_words("Nobody translated this.")
     assert (told, type(told)) == ("Nobody translated this.", EnglishText)

@@ -1,5 +1,6 @@
 """Which page says what is wrong with a form, and at which field."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,8 @@ from starlette.responses import Response
 from console.web.forms import Form, Refusal
 from console.web.refusals import shows_again
 from services.chassis.errors import LegatoError, Reason
+from tests.console.harness import ConsoleHarness
+from tests.console.metering import ACCOUNT_ID
 
 
 async def answer_to(error: LegatoError, form: Form, **options: Any) -> Refusal:
@@ -46,3 +49,43 @@ async def test_a_refusal_keeps_its_status_and_the_time_to_wait_where_it_should()
 async def test_other_refusals_are_pages_of_their_own() -> None:
     with pytest.raises(LegatoError, match="Missing"):
         await answer_to(LegatoError(Reason.ROLE_MISSING, "Missing."), Form([]))
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "shown"),
+    [
+        ("/keys/key_0000000000000001/limits", {"requests_per_minute": "many", "tokens_per_minute": "70000"}, "70000"),
+        (
+            "/security/password",
+            {"email": "ada@example.ca", "password": "one", "repeated_password": "two"},
+            "ada@example.ca",
+        ),
+        ("/settings/members/invite", {"email": "ada(at)example.ca", "role": "viewer"}, "ada(at)example.ca"),
+        (f"/operator/accounts/{ACCOUNT_ID}/limits", {"requests_per_minute": "many", "tokens_per_minute": "7"}, "many"),
+        ("/operator/routes/canary", {"class": "forte", "model": "cedar-2-max", "percent": "500"}, "cedar-2-max"),
+    ],
+)
+def test_a_form_that_is_refused_is_shown_again_as_it_was_filled_in(
+    console: ConsoleHarness, path: str, form: dict[str, str], shown: str
+) -> None:
+    console.backends.fill()
+    console.auth.be_operator()
+    answer = console.post(path, form, console.auth.sign_in())
+    assert answer.status == 400
+    assert f'value="{shown}"' in answer.text
+    for field in re.findall(r'<a href="#(field-\w+)"', answer.text):
+        assert f'id="{field}"' in answer.text
+
+
+def test_codes_that_were_refused_are_typed_again(console: ConsoleHarness) -> None:
+    """A page has no secret in it that somebody has typed."""
+    console.auth.grow_stale()
+    session = console.auth.sign_in()
+    for path, form in (
+        ("/sign-in", {"code": "wrong-code-of-a-link"}),
+        ("/sign-in/recovery-code", {"code": "wrong-code-of-a-link"}),
+        ("/invitation", {"code": "wrong-code-of-a-link"}),
+    ):
+        assert "wrong-code-of-a-link" not in console.post(path, form).text, path
+    form = {"kind": "recovery", "code": "wrong-code-of-a-link", "pending": "{}"}
+    assert "wrong-code-of-a-link" not in console.post("/confirm", form, session).text

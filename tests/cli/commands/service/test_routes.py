@@ -306,6 +306,13 @@ async def test_difference_of_a_file_is_shown_for_each_router(log: Log, tmp_path:
     await server.stop(0)
 
 
+def test_file_that_is_no_text_has_no_difference_to_show(tmp_path: Path) -> None:
+    file = tmp_path / "routes.toml"
+    file.write_bytes(b"\xff\xfe")
+    result = CliRunner().invoke(legato, ["routes", "diff", str(file)])
+    assert (result.exit_code, "UTF-8" in result.output) == (2, True)
+
+
 async def test_router_that_is_away_keeps_all_from_being_reloaded(log: Log) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"

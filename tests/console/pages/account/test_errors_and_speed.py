@@ -1,10 +1,12 @@
 """Failed requests by reason, and how long answers took, of an account and of nobody else."""
 
 import re
+from datetime import UTC, datetime
 
 from console.display.error_words import error_words
 from legato_protos.metering.v1 import chat_outcomes_pb2 as pb
 from tests.console.backends import not_answering
+from tests.console.clock import NOW
 from tests.console.harness import COOKIE, ConsoleHarness
 
 PATH = "/errors-and-speed"
@@ -68,6 +70,21 @@ def test_parts_are_the_hours_days_and_months_of_the_reader(console: ConsoleHarne
         assert asked.start_times[0].seconds // 3600 % 24 in (4, 5), query
         seconds = [each.seconds for each in (*asked.start_times, asked.end_time)]
         assert seconds == sorted(set(seconds)), query
+
+
+def test_each_of_two_hours_of_the_same_name_has_what_failed_in_it(console: ConsoleHarness) -> None:
+    """In Toronto, the clock went back from two to one o'clock in the night of 2 November 2025."""
+    console.backends.fill()
+    for hour, failed in ((5, 2), (6, 3)):
+        ago = NOW - datetime(2025, 11, 2, hour, 30, tzinfo=UTC)
+        console.metering.fail("key_0000000000000001", "RATE_LIMITED", failed, days=ago.total_seconds() / 86_400)
+    cookie = {"Cookie": f"{COOKIE}={console.auth.sign_in()}; legato-zone=America/Toronto"}
+    text = console.get(f"{PATH}?period=custom&from=2025-11-02&to=2025-11-02", headers=cookie).text
+    table = text[text.rindex(">Errors and speed over time<") :].partition("</table>")[0]
+    rows = re.findall(r'<th scope="row">([^<]+)</th><td class="number wide-only">(\d+)', table)
+    assert rows == [("2 November 2025, 01:00", "3"), ("2 November 2025, 01:00", "2")]
+    titles = re.findall(r"<title>([^<]+01:00: [^<]+)</title>", text)
+    assert titles == ["2 November 2025, 01:00: 2", "2 November 2025, 01:00: 3"]
 
 
 def test_a_page_without_metering_says_so_and_one_without_requests_too(console: ConsoleHarness) -> None:

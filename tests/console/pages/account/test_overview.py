@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from console.pages.account.overview import needing_attention
 from legato_protos.auth.v1 import auth_pb2
+from services.metering.ledger.prices import Usage
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.clock import NOW_US
-from tests.console.harness import API_URL, ConsoleHarness
+from tests.console.harness import API_URL, COOKIE, ConsoleHarness
+from tests.console.metering import before_us, charge_of, settled
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -33,6 +35,18 @@ def test_the_overview_adds_up_what_metering_says(console: ConsoleHarness) -> Non
     total = console.metering.charged_nanos()
     exact = f"{total // 10**9}.{total % 10**9:09d}".rstrip("0")
     assert f'value="{exact}"' in answer.text
+
+
+def test_credit_lasts_until_a_day_of_the_reader(console: ConsoleHarness) -> None:
+    """In Auckland it is the 29th already. In steady use, the estimate is a day."""
+    holds = [
+        settled(number, Usage(1_000_000), before_us(days=number), "key_0000000000000001", class_id="mezzo")
+        for number in range(1, 10)
+    ]
+    console.metering.write(map(charge_of, holds), holds)
+    console.metering.leave(10 * holds[0].charged_nanos)
+    cookie = {"Cookie": f"{COOKIE}={console.auth.sign_in()}; legato-zone=Pacific/Auckland"}
+    assert "8 November 2026" in console.get("/", headers=cookie).text
 
 
 def test_a_suspended_account_is_told_why_no_key_works(console: ConsoleHarness) -> None:

@@ -3,12 +3,16 @@
 import csv
 import io
 import re
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from legato_protos.metering.v1 import metering_pb2
+from services.metering.ledger.prices import Usage
 from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
+from tests.console.metering import charge_of, settled
 
 
 @pytest.mark.parametrize("path", ["/usage", "/requests"])
@@ -73,6 +77,25 @@ def test_keys_of_the_same_name_are_told_apart(console: ConsoleHarness) -> None:
     assert "Nightly report · 0002" in text
 
 
+def test_what_is_charged_while_a_page_is_read_makes_no_negative_part(
+    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.backends.fill()
+    note, asked = console.backends.note, []
+
+    def charge_before_the_third(name: str, request: Any) -> None:
+        if isinstance(request, metering_pb2.ListUsageRequest):
+            asked.append(request)
+            if len(asked) == 3:
+                console.metering.add_charges(["key_0000000000000001"])
+        note(name, request)
+
+    monkeypatch.setattr(console.backends, "note", charge_before_the_third)
+    text = console.get("/usage?by=key", console.auth.sign_in()).text
+    assert len(asked) == 3
+    assert re.findall(r'</span>([^<]+) <strong><data value="-', text) == []
+
+
 def test_classes_are_listed_by_their_costs(console: ConsoleHarness) -> None:
     console.backends.fill()
     text = console.get("/usage", console.auth.sign_in()).text
@@ -88,3 +111,17 @@ def test_every_amount_is_written_as_in_french(console: ConsoleHarness) -> None:
     text = console.get("/usage", headers=cookie).text
     assert re.findall(r"\$[0-9]", text) == []
     assert "Coût par classe" in text
+
+
+def test_each_of_two_hours_of_the_same_name_has_what_was_charged_in_it(console: ConsoleHarness) -> None:
+    """In Toronto, the clock went back from two to one o'clock in the night of 2 November 2025."""
+    console.backends.fill()
+    at_us = int(datetime(2025, 11, 2, 5, 30, tzinfo=UTC).timestamp()) * 1_000_000
+    hold = settled(20_000, Usage(1_000_000), at_us, "key_0000000000000001", class_id="mezzo")
+    console.metering.write([charge_of(hold)], [hold])
+    cookie = {"Cookie": f"{COOKIE}={console.auth.sign_in()}; legato-zone=America/Toronto"}
+    text = console.get("/usage?period=custom&from=2025-11-02&to=2025-11-02", headers=cookie).text
+    [cost] = re.findall(r'class="figure"><data value="([0-9.]+)"', text)
+    assert re.findall(r'mezzo <strong><data value="([0-9.]+)"', text) == [cost]
+    over_time = text[text.rindex(">Usage over time<") :].partition("</table>")[0]
+    assert re.findall(r'<th scope="row">([^<]+)</th>', over_time) == ["2 November 2025, 01:00", "Total"]

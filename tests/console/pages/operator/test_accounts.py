@@ -21,6 +21,13 @@ def test_accounts_are_searched_and_show_their_credit(console: ConsoleHarness, se
     assert "No account fits" in console.get("/operator/accounts?q=unknown", session).text
 
 
+def test_auto_means_in_the_list_what_it_means_for_requests(console: ConsoleHarness, session: str) -> None:
+    """The class that was chosen for it is not allowed any more."""
+    console.auth.change_account(preferred_class="forte", allowed_classes=ClassAllowance(("mezzo",)))
+    text = console.get(f"/operator/accounts?q={ACCOUNT_ID}", session).text
+    assert '<td class="wide-only">mezzo</td>' in text
+
+
 def test_while_metering_does_not_answer_accounts_are_shown_without_balances(
     console: ConsoleHarness, session: str
 ) -> None:

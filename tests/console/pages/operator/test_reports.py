@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from tests.console.backends import not_answering
-from tests.console.harness import ConsoleHarness
+from tests.console.harness import COOKIE, ConsoleHarness
 
 
 @pytest.fixture
@@ -34,6 +34,13 @@ def test_report_shows_revenue_cost_and_margin_and_says_what_is_unknown(console: 
         for word in words:
             assert word in text, (by, word)
     assert "(requests: 1)" in console.get("/operator/reports", session).text
+
+
+def test_periods_are_offered_in_the_language_of_the_visit(console: ConsoleHarness, session: str) -> None:
+    cookie = {"Cookie": f"{COOKIE}={session}; legato-language=fr"}
+    text = console.get("/operator/reports", headers=cookie).text
+    assert "Last 7 days" not in text
+    assert "7\u00a0derniers jours" in text
 
 
 def test_file_adds_up_to_what_was_charged_and_leaves_the_unknown_empty(console: ConsoleHarness, session: str) -> None:

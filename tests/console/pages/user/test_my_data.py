@@ -10,6 +10,7 @@ import pytest
 
 from services.chassis.access_tokens import AccountRole
 from tests.console.auth_rows import EMAIL, MEMBER_ID, RECOVERY_CODE, USER_ID
+from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 
 NAME = "Ada Lovelace"
@@ -52,6 +53,12 @@ def test_the_export_has_what_the_service_knows_of_a_user_and_no_secret(console: 
     content = b"".join(archive.read(name) for name in archive.namelist()).decode()
     for secret in ("digest", "argon2", "token", session):
         assert secret not in content
+
+
+def test_an_export_that_cannot_be_read_is_a_page_and_no_part_of_a_file(console: ConsoleHarness) -> None:
+    console.backends.fail = {"CredentialService.GetCredentials": not_answering()}
+    answer = console.get("/my-data/user.zip", console.auth.sign_in())
+    assert (answer.status, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
 
 
 @pytest.mark.parametrize("path", ["/my-data/user.zip", "/my-data/account.zip", "/my-data/export", "/my-data/delete"])

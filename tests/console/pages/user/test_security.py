@@ -1,7 +1,9 @@
 """The security page."""
 
+import re
+
 from tests.console.auth import ISSUER_HOST
-from tests.console.harness import ConsoleHarness
+from tests.console.harness import COOKIE, ConsoleHarness
 
 
 def test_the_last_way_to_sign_in_cannot_be_removed(console: ConsoleHarness) -> None:
@@ -21,3 +23,12 @@ def test_the_security_page_takes_four_calls_beside_that_for_the_credit(console: 
     page = console.get("/security", session)
     assert ISSUER_HOST in page.text
     assert len(console.backends.calls) == 5
+
+
+def test_browsers_of_sessions_are_named_in_the_language_of_the_visit(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    cookie = {"Cookie": f"{COOKIE}={console.auth.sign_in()}; legato-language=fr"}
+    text = console.get("/security", headers=cookie).text
+    sessions = text[text.index("/security/sessions/end") :]
+    assert " sur " in sessions
+    assert re.findall(r"<strong>\w+ on \w+</strong>", sessions) == []
