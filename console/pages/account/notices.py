@@ -6,6 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from console.display.language import N_, _, in_figures
+from console.display.service_words import service_words
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
@@ -60,6 +61,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         kinds=KINDS,
         states=STATES,
         own_mail=pb.OwnMail,
+        service_words=service_words,
         given={"url": visit.form.get("url"), "low_balance": visit.form.get("low_balance") or own_threshold},
     )
 

@@ -37,4 +37,6 @@ def test_of_what_is_new_or_gone_only_what_it_is_or_was_is_told() -> None:
 def test_changes_are_told_in_french(in_french: Callable[[], None]) -> None:
     in_french()
     words = change_words(Change("search", True, False))
-    assert words == "Recherche Web\u00a0: de «\u00a0activé\u00a0» à «\u00a0désactivé\u00a0»"
+    assert words == "Recherche Web\u00a0: de «\u00a0oui\u00a0» à «\u00a0non\u00a0»"
+    unset = change_words(Change("preferred_class", None, "forte"))
+    assert unset.replace("\u00a0", " ") == "Ce que « auto » signifie : de « aucune classe » à « forte »"
