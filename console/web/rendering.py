@@ -66,9 +66,8 @@ def new_environment(assets: Assets) -> Environment:
     )
     # A sentence may go over several lines of a template.
     environment.policies["ext.i18n.trimmed"] = True
-    environment.install_gettext_callables(
-        language.gettext, language.plural_form, newstyle=True, pgettext=language.pgettext
-    )  # type: ignore[attr-defined]
+    words_of = {"gettext": language.gettext, "ngettext": language.plural_form, "pgettext": language.pgettext}
+    environment.install_gettext_callables(**words_of, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
         asset=assets.path_of,
         language=language.tag,
