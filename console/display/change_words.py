@@ -57,11 +57,11 @@ FIELDS: Final[dict[str, Field]] = {
     "requests_per_minute": Field(N_("Requests a minute"), number, N_("no limit of its own")),
     "tokens_per_minute": Field(N_("Tokens a minute"), number, N_("no limit of its own")),
     "concurrent_requests": Field(N_("Requests at once"), number, N_("no limit of its own")),
-    "allowed_classes": Field(N_("Classes"), _names({}, N_("none")), N_("all")),
+    "allowed_classes": Field(N_("Classes"), _names({}, N_("no class")), N_("all")),
     "scopes": Field(N_("What it may do"), _names(_SCOPE_NAMES, N_("Everything")), N_("Everything")),
     "expires_at_us": Field(N_("Expires"), _moment, N_("never")),
-    "replaces_key_id": Field(N_("Replaces"), str, N_("none")),
-    "preferred_class": Field(N_("What “auto” means"), str, N_("none")),
+    "replaces_key_id": Field(N_("Replaces"), str, N_("no key")),
+    "preferred_class": Field(N_("What “auto” means"), str, N_("no class")),
     "search": Field(N_("Web search"), _switch, N_("off")),
     "memory": Field(N_("Memory"), _switch, N_("off")),
     "attachments": Field(N_("Documents"), _switch, N_("off")),
@@ -75,7 +75,7 @@ FIELDS: Final[dict[str, Field]] = {
     "webhook_host": Field(N_("Webhook"), str, N_("none")),
     "retry_after_s": Field(N_("Clients try again after"), _seconds, N_("none")),
     "amount_nanos": Field(N_("Amount"), usd, N_("none")),
-    "routes_version": Field(N_("Version of the routes"), str, N_("none")),
+    "routes_version": Field(N_("Version of the routes"), str, N_("no version")),
 }
 
 

@@ -17,6 +17,8 @@ ENGLISH: Final = "en"
 COOKIE: Final = "legato-language"
 FOLDER: Final = Path(__file__).parents[1] / "locale"
 
+# Between a message and what it is said of, as in compiled catalogues of gettext.
+CONTEXT_MARK: Final = "\x04"
 # Spaces that do not break.
 _FRENCH_FIGURES: Final = str.maketrans({",": "\N{NO-BREAK SPACE}", ".": ","})
 
@@ -37,8 +39,15 @@ def read_catalogue(text: str) -> Catalogue:
                 name = keyword.strip() or name
                 fields[name] = fields.get(name, "") + json.loads(quote + rest)
         if fields.get("msgid"):
-            found[fields["msgid"]] = tuple(text for name, text in fields.items() if name.startswith("msgstr"))
+            found[in_context(fields.get("msgctxt", ""), fields["msgid"])] = tuple(
+                text for name, text in fields.items() if name.startswith("msgstr")
+            )
     return found
+
+
+def in_context(context: str, message: str) -> str:
+    """Returns what a catalogue has a message under that is translated differently by what it is said of."""
+    return f"{context}{CONTEXT_MARK}{message}" if context else message
 
 
 def catalogue_path(language: str) -> Path:
@@ -99,6 +108,11 @@ def gettext(message: str, **values: Any) -> str:
     """Returns the words of a message; `values` stand in place of `%(name)s`."""
     found = _CATALOGUES[_current.get()].get(message, (message,))[0] or message
     return found % values if values else found
+
+
+def pgettext(context: str, message: str) -> str:
+    """Returns the words of a message that is said of this: a key is "active" in another gender than a user."""
+    return _CATALOGUES[_current.get()].get(in_context(context, message), (message,))[0] or message
 
 
 def ngettext(one: str, many: str, num: int, **values: Any) -> str:

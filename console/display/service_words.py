@@ -1,12 +1,12 @@
-"""Refusals of services in the language of a visit. Services speak English alone; those that people meet on pages are in
-the catalogue."""
+"""Sentences of services in the language of a visit: refusals, summaries of notices, comparisons of models. Services
+speak English alone; what people meet on pages is in the catalogue."""
 
 import re
 from typing import Final
 
 from console.display.language import ENGLISH, N_, EnglishText, _, in_figures, spoken
 
-# What varies in a refusal stands in it as `%(name)s`: a figure, or a text; `%(what)s` is among these messages itself.
+# What varies in a sentence stands in it as `%(name)s`: a figure, a name, or a word that is among these messages itself.
 MESSAGES: Final = (
     N_("%(what)s is not available right now. Please retry."),
     N_("%(what)s is saturated right now. Please retry."),
@@ -88,22 +88,42 @@ MESSAGES: Final = (
     N_("The PDF is protected by a password."),
     N_("The PDF is damaged."),
     N_("The PDF has %(count)s pages; the limit is %(most)s."),
+    N_("You are the last owner of %(name)s: make another member an owner, or close the account, first."),
+    N_("The balance is $%(balance)s, which is below $%(threshold)s."),
+    N_("The account has reached its %(period)s spend limit of $%(limit)s: requests are refused."),
+    N_("The account has spent $%(spent)s of its %(period)s spend limit of $%(limit)s."),
+    N_("The key %(key)s has reached its %(period)s spend limit of $%(limit)s: requests are refused."),
+    N_("The key %(key)s has spent $%(spent)s of its %(period)s spend limit of $%(limit)s."),
+    N_("daily"),
+    N_("monthly"),
+    N_("total"),
+    N_("The key %(key)s expires on %(day)s."),
+    N_("The key %(key)s was used from %(network)s, where it had not been used before."),
+    N_("This is a test. Nothing has happened."),
+    N_("Too few calls to compare: %(name)s has %(calls)s, and %(least)s are needed."),
+    N_("Neither fails clearly more often: %(failed)s %% of %(calls)s against %(other_failed)s %% of %(other_calls)s."),
+    N_("%(name)s fails more often: %(failed)s %% of %(calls)s against %(other_failed)s %% of %(other_calls)s."),
+    N_("the rest"),
 )
 
+# What stands for words, and not for a name or a figure.
+_WORDS: Final = ("what", "period")
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
 
 
 def _pattern_of(message: str) -> re.Pattern[str]:
     # Texts and names of placeholders take turns.
     parts = enumerate(_PLACEHOLDER.split(message))
-    return re.compile("".join(f"(?P<{part}>.+)" if place % 2 else re.escape(part) for place, part in parts))
+    return re.compile(
+        "".join(f"(?P<{part}>.+)" if place % 2 else re.escape(part.replace("%%", "%")) for place, part in parts)
+    )
 
 
 _PATTERNS: Final = tuple((message, _pattern_of(message)) for message in MESSAGES)
 
 
 def service_words(message: str) -> str:
-    """Translates a refusal of a service; one that is not in the catalogue stays English, and pages mark it as that."""
+    """Translates a sentence of a service; one that is not in the catalogue stays English, and pages mark it as that."""
     if spoken() == ENGLISH:
         return message
     for known, pattern in _PATTERNS:
@@ -113,6 +133,7 @@ def service_words(message: str) -> str:
 
 
 def _word(name: str, value: str) -> str:
+    """Translates a word of a sentence. A name stays as it is, even one that is a word elsewhere on the pages."""
     if re.fullmatch(r"[\d,.]+", value):
         return in_figures(value)
-    return _(value) if name == "what" else value
+    return _(value) if name in _WORDS or value == "the rest" else value

@@ -28,7 +28,9 @@ const thisYear = new Date().getFullYear();
 // The year is told where it is not this one, except of days, which are deadlines and beginnings.
 function inWords(date, to) {
   const year = to === "day" || date.getFullYear() !== thisYear ? { year: "numeric" } : {};
-  return new Intl.DateTimeFormat(locale, { ...day, ...year, ...(to === "day" ? {} : clock), ...(to === "second" ? { second: "2-digit" } : {}) }).format(date);
+  const shown = new Intl.DateTimeFormat(locale, { ...day, ...year, ...(to === "day" ? {} : clock), ...(to === "second" ? { second: "2-digit" } : {}) }).format(date);
+  // A line may end between the day and the time, but not within either: 15 h 00.
+  return shown.replaceAll(/(?<!,) /g, "\u00a0");
 }
 for (const time of document.querySelectorAll("time[data-to]")) {
   const date = new Date(time.dateTime);

@@ -2,12 +2,13 @@
 
 import gzip
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from markupsafe import Markup
 from starlette.responses import Response
 
@@ -61,13 +62,12 @@ def new_environment(assets: Assets) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
-        # Figures that a template has as constants would be written in English, whatever the language of the visit.
-        optimized=False,
         extensions=["jinja2.ext.i18n"],
     )
     # A sentence may go over several lines of a template.
     environment.policies["ext.i18n.trimmed"] = True
-    environment.install_gettext_callables(language.gettext, language.plural_form, newstyle=True)  # type: ignore[attr-defined]
+    words_of = {"gettext": language.gettext, "ngettext": language.plural_form, "pgettext": language.pgettext}
+    environment.install_gettext_callables(**words_of, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
         asset=assets.path_of,
         language=language.tag,
@@ -90,19 +90,31 @@ def new_environment(assets: Assets) -> Environment:
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),
     )
-    environment.filters.update(
-        usd=_money,
-        credit=_credit,
-        exact_usd=words.exact,
-        product_usd=words.product,
-        ledger=_ledger,
-        number=words.number,
-        percent=words.percent,
-        size=words.size,
-        browser=words.browser_words,
-        time=_time,
-    )
+    figures: dict[str, Callable[..., str]] = {
+        "usd": _money,
+        "credit": _credit,
+        "exact_usd": words.exact,
+        "product_usd": words.product,
+        "ledger": _ledger,
+        "number": words.number,
+        "percent": words.percent,
+        "size": words.size,
+        "browser": words.browser_words,
+        "time": _time,
+    }
+    environment.filters.update({name: _at_each_visit(write) for name, write in figures.items()})
     return environment
+
+
+def _at_each_visit(write: Callable[..., str]) -> Callable[..., str]:
+    """Returns a filter that Jinja does not run while it compiles a template: figures that the template has as
+    constants would be written in English, whatever the language of the visit."""
+
+    @pass_context
+    def written(_context: object, *values: Any, **options: Any) -> str:
+        return write(*values, **options)
+
+    return written
 
 
 def _money(nanos: int, places: int | None = None) -> Markup:

@@ -7,13 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from console.display.language import ENGLISH, LANGUAGES, Catalogue, catalogue_path, read_catalogue
+from console.display.language import (
+    CONTEXT_MARK,
+    ENGLISH,
+    LANGUAGES,
+    Catalogue,
+    catalogue_path,
+    in_context,
+    read_catalogue,
+)
 from console.web.assets import Assets
 from console.web.rendering import FOLDER as TEMPLATES
 from console.web.rendering import new_environment
 
 CONSOLE: Final = TEMPLATES.parent
-MARKS: Final = frozenset({"_", "N_", "gettext", "ngettext"})
+MARKS: Final = frozenset({"_", "N_", "gettext", "ngettext", "pgettext"})
 _HEAD: Final = r"""msgid ""
 msgstr ""
 "Content-Type: text/plain; charset=UTF-8\n"
@@ -33,10 +41,10 @@ def marked_words() -> dict[str, str]:
 def _in_templates() -> Iterator[tuple[str, str]]:
     environment = new_environment(Assets())
     for path in sorted(TEMPLATES.rglob("*.html")):
-        for _line, _function, message in environment.extract_translations(path.read_text()):  # type: ignore[attr-defined]
-            texts = message if isinstance(message, tuple) else (message,)
+        for _line, function, message in environment.extract_translations(path.read_text()):  # type: ignore[attr-defined]
+            texts = [text or "" for text in (message if isinstance(message, tuple) else (message,))]
             if texts[0]:
-                yield texts[0], (texts[1] or "") if len(texts) > 1 else ""
+                yield _message_of(function, texts)
 
 
 def _in_code() -> Iterator[tuple[str, str]]:
@@ -44,7 +52,14 @@ def _in_code() -> Iterator[tuple[str, str]]:
         for call in marked_calls(path):
             texts = [each.value for each in call.args[:2] if isinstance(each, ast.Constant)]
             if texts and isinstance(texts[0], str):
-                yield texts[0], str(texts[1]) if len(texts) > 1 else ""
+                yield _message_of(ast.unparse(call.func), [str(text) for text in texts])
+
+
+def _message_of(function: str, texts: list[str]) -> tuple[str, str]:
+    """Returns a message as catalogues name it, and its plural."""
+    if function == "pgettext":
+        return in_context(*texts), ""
+    return texts[0], texts[1] if len(texts) > 1 else ""
 
 
 def marked_calls(path: Path) -> Iterator[ast.Call]:
@@ -58,7 +73,9 @@ def as_po(language: str, messages: dict[str, str], translated: Catalogue) -> str
     entries = [_HEAD.format(language)]
     for one, many in sorted(messages.items()):
         forms = translated.get(one, ())
-        lines = [f"msgid {_quoted(one)}"]
+        context, _mark, message = one.rpartition(CONTEXT_MARK)
+        lines = [f"msgctxt {_quoted(context)}"] if context else []
+        lines.append(f"msgid {_quoted(message)}")
         if many:
             forms = (*forms, "", "")[:2]
             lines += [

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from console.display.change_words import NOTICE_KINDS
 from console.display.language import N_, _, in_figures
+from console.display.service_words import service_words
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
@@ -55,6 +56,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         states=STATES,
         own_mail=pb.OwnMail,
         own_threshold=own_threshold,
+        service_words=service_words,
     )
 
 

@@ -162,7 +162,7 @@ def advice(visit: Visit) -> dict[str, str]:
         "maintenance": _("The service is under maintenance."),
         "upstream_error": _("The model's provider failed. Send it again, or choose another class."),
         "400": _("Look at the parameters and tools: the message says which one."),
-        "500": _("This is the service's fault. Send it again; if it stays, tell an operator the request's id."),
+        "500": _("This is the service's fault. Send it again; if it stays, tell an operator the request's ID."),
         "unreachable": _(
             "The page cannot reach the API at %(address)s. Is it running, and does LEGATO_CORS_ORIGINS or "
             "LEGATO_CONSOLE_URL of the edges allow %(origin)s?",
@@ -184,7 +184,7 @@ async def read_cost(visit: Visit) -> Response:
     """Answers with what the ledger charged for a request; none while it runs."""
     request_id = visit.form.get("request_id")
     if not REQUEST_ID.fullmatch(request_id):
-        raise LegatoError(Reason.REQUEST_INVALID, _("This is not the id of a request."))
+        raise LegatoError(Reason.REQUEST_INVALID, _("This is not the ID of a request."))
     request = metering_pb2.GetRequestRequest(account_id=visit.account_id, request_id=request_id)
     found = await visit.metering.metering.GetRequest(request)
     if found.state == metering_pb2.REQUEST_STATE_RUNNING:

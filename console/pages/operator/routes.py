@@ -8,7 +8,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.display.language import N_, EnglishText, _
+from console.display.language import N_, _
+from console.display.service_words import service_words
 from console.services import RouterCalls
 from console.web.forms import Refusal
 from console.web.visit import Visit
@@ -57,7 +58,7 @@ class Evaluation:
     class_id: str
     models: list[tuple[str, OutcomeSum]]
     # Each with the role of the model that it is about.
-    verdicts: list[tuple[str, EnglishText]]
+    verdicts: list[tuple[str, str]]
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
@@ -162,18 +163,18 @@ def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
 
 def _compared(
     by_role: dict[int, list[pb.ModelOutcomes]],
-) -> tuple[list[tuple[str, OutcomeSum]], list[tuple[str, EnglishText]]]:
+) -> tuple[list[tuple[str, OutcomeSum]], list[tuple[str, str]]]:
     """Returns the sums of each model in each role, and how the new models compare with all others together."""
     sums = [
         (ROLES[role], sum_outcomes(name, outcomes))
         for role, outcomes in by_role.items()
         for name in dict.fromkeys(f"{each.provider}/{each.model_name}" for each in outcomes)
     ]
-    baseline = OutcomeSum("the others")
+    baseline = OutcomeSum("the rest")
     for each in by_role[pb.CALL_ROLE_BASELINE]:
         baseline.add(each)
     new = [(role, each) for role, each in sums if role != ROLES[pb.CALL_ROLE_BASELINE]]
-    verdicts = [(role, EnglishText(compare(baseline, each))) for role, each in new]
+    verdicts = [(role, service_words(compare(baseline, each))) for role, each in new]
     return sums, verdicts
 
 

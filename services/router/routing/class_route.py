@@ -1,7 +1,7 @@
 """The models of a class as the routes file lists them: in tiers, each with weights."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from services.router.routing import route_file as kinds
@@ -71,6 +71,10 @@ class ClassRoute:
     def checks_calls(self) -> bool:
         """Returns whether tool calls are checked, to compare models by them."""
         return self.canary is not None or self.shadow is not None
+
+
+# What a class says beside its models.
+SETTINGS: Final = tuple(each.name for each in fields(ClassRoute) if each.name not in ("tiers", "canary", "shadow"))
 
 
 def in_order(*targets: Target) -> ClassRoute:

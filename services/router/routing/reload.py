@@ -14,6 +14,7 @@ from typing import Any, Final
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
+from services.router.routing.class_route import SETTINGS
 from services.router.routing.model_states import ModelStates
 from services.router.routing.retention_promise import utc_today, warn_of_lapses
 from services.router.routing.routes import Routes, load_routes, read_routes
@@ -93,8 +94,8 @@ def _lines(routes: Routes) -> list[str]:
             for member in tier:
                 target, weight = member.target, f", weight {member.weight}" if len(tier) > 1 else ""
                 lines.append(f"{class_id}: {number}. {_model(target, weight)}")
-        if route.refuse_cut_prompts:
-            lines.append(f"{class_id}: refuses cut prompts")
+        # One line each, so that a change tells only what changes.
+        lines.extend(f"{class_id}: {name} {value}" for name, value in _set_in(route).items() if name in SETTINGS)
         if (canary := route.canary) is not None:
             accounts = "".join(f", {account_id}" for account_id in sorted(canary.accounts))
             lines.append(f"{class_id}: canary {_model(canary.target, f', {canary.percent:g} %{accounts}')}")
@@ -112,9 +113,13 @@ def _model(target: Target, share: str) -> str:
 
 
 def _terms(described: Any, without: Iterable[str]) -> str:
-    """Returns the fields that differ from their defaults."""
-    named = [(each, getattr(described, each.name)) for each in fields(described) if each.name not in without]
-    return "".join(f", {each.name} {masked(value)}" for each, value in named if value != each.default)
+    return "".join(f", {name} {masked(value)}" for name, value in _set_in(described).items() if name not in without)
+
+
+def _set_in(described: Any) -> dict[str, Any]:
+    """Returns the fields that differ from their defaults, by name."""
+    values = {each.name: (getattr(described, each.name), each.default) for each in fields(described)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def masked(value: object) -> object:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from legato_protos.router.v1 import route_files_pb2 as pb
 from services.chassis.money import format_usd
 from services.router.providers.base import ProviderRoute
-from services.router.routing.class_route import CanaryRoute, ClassRoute, ShadowRoute
+from services.router.routing.class_route import SETTINGS, CanaryRoute, ClassRoute, ShadowRoute
 from services.router.routing.reload import masked
 from services.router.routing.routes import Routes
 from services.router.routing.target import ProviderCost, Target
@@ -16,7 +16,6 @@ from services.rules.model_classes import CLASSES
 _ModelName = tuple[str, str]
 # What is told to differ, but not how.
 _HIDDEN: Final = {"api_key": "api_key", "extra_json": "body"}
-_CLASS_SETTINGS: Final = ("refuse_cut_prompts", "first_token_s", "hedge")
 
 
 def find_route_changes(current: Routes, wanted: Routes) -> list[pb.RouteChange]:
@@ -41,7 +40,7 @@ def _changes_of_class(class_id: str, current: Routes, wanted: Routes) -> Iterato
         yield from _changes_of_new_model(kind, class_id, old_model, new_model)
     characters = (routes.characters[class_id].version for routes in (current, wanted))
     settings = {"character": tuple(characters)} | {
-        name: (getattr(before, name), getattr(after, name)) for name in _CLASS_SETTINGS
+        name: (getattr(before, name), getattr(after, name)) for name in SETTINGS
     }
     for field, (old, new) in settings.items():
         if old != new:

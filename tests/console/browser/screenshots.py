@@ -36,6 +36,8 @@ def main(names: list[str], language: str) -> None:
                 viewport=size,
                 timezone_id="UTC",
                 locale="en-CA",
+                # A picture in the middle of a transition between pages would show both.
+                reduced_motion="reduce",
             )
             context.set_default_timeout(PATIENCE_MS)
             page = context.new_page()

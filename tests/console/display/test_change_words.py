@@ -39,4 +39,6 @@ def test_changes_are_told_in_french(in_french: Callable[[], None]) -> None:
     words = change_words(Change("search", True, False))
     expiry = change_words(Change("expires_at_us", None, 1_790_000_000_000_000), is_new=True)
     assert expiry.endswith("21 sept. 2026, 14\u00a0h\u00a013 UTC")
-    assert words == "Recherche Web\u00a0: de «\u00a0activé\u00a0» à «\u00a0désactivé\u00a0»"
+    assert words == "Recherche Web\u00a0: de «\u00a0oui\u00a0» à «\u00a0non\u00a0»"
+    unset = change_words(Change("preferred_class", None, "forte"))
+    assert unset.replace("\u00a0", " ") == "Ce que « auto » signifie : de « aucune classe » à « forte »"

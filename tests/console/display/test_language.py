@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from console.display import language
-from console.display.language import EnglishText, catalogue_path, gettext, ngettext, read_catalogue
+from console.display.language import EnglishText, catalogue_path, gettext, ngettext, pgettext, read_catalogue
 from tests.console.harness import ConsoleHarness
 from tests.console.messages import as_po, marked_words
 
@@ -65,6 +65,18 @@ def test_words_are_in_the_language_of_the_visit_and_nothing_is_singular_in_frenc
     one, many = "One field needs another look", "%(num)s fields need another look"
     assert ngettext(one, many, 0) == ngettext(one, many, 1) != ngettext(one, many, 2)
     assert ngettext(one, many, 1234) == "1\N{NO-BREAK SPACE}234 champs sont à revoir"
+
+
+@pytest.mark.usefixtures("french")
+def test_a_message_is_translated_by_what_it_is_said_of() -> None:
+    assert (gettext("Active"), pgettext("account", "Active"), pgettext("user", "Active")) == (
+        "Active",
+        "Actif",
+        "Actif",
+    )
+    assert (gettext("All"), pgettext("keys", "All")) == ("Tous", "Toutes")
+    # A message without a translation stays as it is.
+    assert pgettext("nothing", "Active") == "Active"
 
 
 @pytest.mark.usefixtures("french")

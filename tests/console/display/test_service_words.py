@@ -1,4 +1,4 @@
-"""Refusals of services in the language of a visit."""
+"""Sentences of services in the language of a visit."""
 
 import re
 from pathlib import Path
@@ -7,16 +7,20 @@ import pytest
 
 from console.display.language import EnglishText
 from console.display.service_words import MESSAGES, service_words
+from services.auth.notices.words import summarise
+from services.rules.model_comparison import OutcomeSum, compare
 
 SERVICES = Path(__file__).parents[3] / "services"
-# What the console and the services call themselves in refusals.
-NAMES = {"Sign-in", "The ledger", "The chat service", "Payments", "The service"}
+# What the console and the services call themselves, and others, in their sentences.
+NAMES = {"Sign-in", "The ledger", "The chat service", "Payments", "The service", "the rest", "daily"}
 # The services put these together from words of their own.
 PUT_TOGETHER = {
     "A name must have 1 to %(most)s characters.",
     "The daily spend limit of a key cannot exceed the account's.",
     "The monthly spend limit of a key cannot exceed the account's.",
     "The total spend limit of a key cannot exceed the account's.",
+    # Summaries of notices and verdicts on models, which have a test of their own.
+    *(message for message in MESSAGES if "spend limit of $" in message or "more often: " in message),
 }
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -35,6 +39,39 @@ def test_a_refusal_is_translated_with_its_figures_and_names() -> None:
 def test_a_name_that_people_gave_stays_as_it_is() -> None:
     last = "You are the last owner of Payments: make another member an owner, or close the account, first."
     assert "dernier propriétaire de Payments" in service_words(last)
+
+
+@pytest.mark.usefixtures("french")
+def test_every_summary_of_a_notice_is_translated() -> None:
+    limits = {"spent_usd": "4.00", "limit_usd": "1,000.00"}
+    told = [
+        summarise("balance.low", "", {"balance_usd": "0.87", "threshold_usd": "1.00"}),
+        *(
+            summarise(kind, key, {**limits, "period": period})
+            for kind in ("spend_limit.near", "spend_limit.reached")
+            for key in ("", "Chat")
+            for period in ("day", "month", "total")
+        ),
+        summarise("key.expires_soon", "Chat", {"expires_at": "2026-10-08T00:00:00Z"}),
+        summarise("key.new_network", "Chat", {"network": "192.0.2.0/24"}),
+        summarise("test", "", {}),
+    ]
+    french = [service_words(summary) for summary in told]
+    assert [text for text in french if isinstance(text, EnglishText)] == []
+    # The key's name is a word of the console, too.
+    assert french[4] == (
+        f"La clé Chat a dépensé 4,00{NO_BREAK}$ de sa limite de dépenses quotidienne de 1{NO_BREAK}000,00{NO_BREAK}$."
+    )
+
+
+@pytest.mark.usefixtures("french")
+def test_every_verdict_on_two_models_is_translated() -> None:
+    good, bad = OutcomeSum("the rest", calls=2000, failures=10), OutcomeSum("cedar/new", calls=120, failures=30)
+    french = [service_words(compare(good, each)) for each in (bad, good, OutcomeSum("cedar/new", calls=3))]
+    assert [text for text in french if isinstance(text, EnglishText)] == []
+    assert french[0] == (
+        f"cedar/new échoue plus souvent{NO_BREAK}: 25,0{NO_BREAK}% de 120 contre 0,5{NO_BREAK}% de 2{NO_BREAK}000."
+    )
 
 
 @pytest.mark.usefixtures("french")

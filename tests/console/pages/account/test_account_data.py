@@ -134,5 +134,5 @@ def test_what_cannot_be_seen_is_said(console: ConsoleHarness) -> None:
     }
     page = console.get(CLOSE, session)
     assert page.status == 200
-    for shown in ("It cannot be seen right now what is left", "The credit cannot be shown right now"):
+    for shown in ("How many are left cannot be told right now", "The credit cannot be shown right now"):
         assert shown in page.text

@@ -33,7 +33,13 @@ def test_report_shows_revenue_cost_and_margin_and_says_what_is_unknown(console: 
         text = console.get(f"/operator/reports?period=30&by={by}", session).text
         for word in words:
             assert word in text, (by, word)
-    assert "(requests: 1)" in console.get("/operator/reports", session).text
+    assert "· 1 request<" in console.get("/operator/reports", session).text
+
+
+def test_the_choices_of_a_report_are_in_the_language_of_the_visit(console: ConsoleHarness, session: str) -> None:
+    text = console.get("/operator/reports", session, {"Accept-Language": "fr-CA"}).text
+    assert "30\N{NO-BREAK SPACE}derniers jours</option>" in text
+    assert "Last 30 days" not in text
 
 
 def test_periods_are_offered_in_the_language_of_the_visit(console: ConsoleHarness, session: str) -> None:

@@ -1,9 +1,15 @@
 """What differs between two versions of routes."""
 
+from dataclasses import MISSING
 from pathlib import Path
+from typing import Any, Final
+
+import pytest
 
 from legato_protos.router.v1 import route_files_pb2 as pb
+from services.router.routing.reload import find_changes
 from services.router.routing.route_changes import find_route_changes
+from services.router.routing.route_file import Table
 from tests.services.router.routing.test_reload import read
 from tests.services.router.routing.test_routes import GOOD
 
@@ -46,6 +52,53 @@ def test_what_changes_in_a_class_is_told_one_by_one(tmp_path: Path) -> None:
         (GOOD, f"{GOOD}first_token_s = 9\n", [("CLASS_SETTING", "fortissimo", "first_token_s", "", "9.0")]),
     ):  # fmt: skip
         assert changes_of(path, before, after) == told
+
+
+CANARY = f'{FORTISSIMO}\ncanary = {{ model = "small", percent = 5 }}'
+SHADOW = 'models = ["big"]\nshadow = { model = "small", percent = 5 }'
+# By each key that a class of the file may have, what the class says before and after a change of it.
+KEYS_OF_A_CLASS: Final = {
+    "models": (FORTISSIMO, 'models = ["small", "big"]'),
+    "tiers": ("tiers = [{ big = 1 }, { small = 1 }]", "tiers = [{ big = 1, small = 1 }]"),
+    "canary": (FORTISSIMO, CANARY),
+    "canary.model": (CANARY, CANARY.replace('"small", percent', '"other", percent')),
+    "canary.percent": (CANARY, CANARY.replace("5", "6")),
+    "canary.accounts": (CANARY, CANARY.replace("5", '5, accounts = ["a"]')),
+    "shadow": ('models = ["big"]', SHADOW),
+    "shadow.model": (SHADOW, SHADOW.replace("small", "other")),
+    "shadow.percent": (SHADOW, SHADOW.replace("5", "6")),
+    "shadow.calls_per_minute": (SHADOW, SHADOW.replace("5", "5, calls_per_minute = 7")),
+    "refuse_cut_prompts": (FORTISSIMO, f"{FORTISSIMO}\nrefuse_cut_prompts = true"),
+    "first_token_s": (f"{FORTISSIMO}\nfirst_token_s = 8", f"{FORTISSIMO}\nfirst_token_s = 9"),
+    "hedge": (FORTISSIMO, f"{FORTISSIMO}\nhedge = true"),
+    "character": (FORTISSIMO, f'{FORTISSIMO}\ncharacter = "own.md"'),
+}
+SMALL = GOOD[GOOD.index("[models.small]") : GOOD.index("[classes.mezzo]")]
+
+
+@pytest.mark.parametrize("key", KEYS_OF_A_CLASS)
+def test_every_key_of_a_class_is_told_when_it_changes(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "routes.toml"
+    (tmp_path / "own.md").write_text("Be brief.")
+    text = GOOD.replace(SMALL, SMALL + SMALL.replace("small", "other"))
+    before, after = (read(path, text.replace(FORTISSIMO, lines)) for lines in KEYS_OF_A_CLASS[key])
+    assert find_changes(before, after) != []
+    assert find_route_changes(before, after) != []
+
+
+def test_the_keys_that_are_told_are_all_that_a_class_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+    read_key = Table.read
+
+    def read_and_record(table: Table, key: str, kind: Any, default: Any = MISSING) -> Any:
+        asked.add(table._path_of(key))
+        return read_key(table, key, kind, default)
+
+    monkeypatch.setattr(Table, "read", read_and_record)
+    for lines in ("tiers = [{ big = 1 }]", CANARY, SHADOW):
+        read(tmp_path / "routes.toml", GOOD.replace(FORTISSIMO, lines))
+    of_class = {name.removeprefix("classes.fortissimo.") for name in asked if name.startswith("classes.fortissimo.")}
+    assert {name for name in of_class if not name.startswith("tiers.")} == set(KEYS_OF_A_CLASS)
 
 
 def test_settings_of_models_and_providers_are_told_without_secrets(tmp_path: Path) -> None:
