@@ -6,6 +6,9 @@ from typing import Final
 
 from console.display.language import ENGLISH, N_, EnglishText, _, in_figures, spoken
 
+# All models but the one that is judged.
+_REST: Final = N_("the rest")
+
 # What varies in a sentence stands in it as `%(name)s`: a figure, a name, or a word that is among these messages itself.
 MESSAGES: Final = (
     N_("%(what)s is not available right now. Please retry."),
@@ -103,7 +106,7 @@ MESSAGES: Final = (
     N_("Too few calls to compare: %(name)s has %(calls)s, and %(least)s are needed."),
     N_("Neither fails clearly more often: %(failed)s %% of %(calls)s against %(other_failed)s %% of %(other_calls)s."),
     N_("%(name)s fails more often: %(failed)s %% of %(calls)s against %(other_failed)s %% of %(other_calls)s."),
-    N_("the rest"),
+    _REST,
 )
 
 # What stands for words, and not for a name or a figure.
@@ -136,4 +139,4 @@ def _word(name: str, value: str) -> str:
     """Translates a word of a sentence. A name stays as it is, even one that is a word elsewhere on the pages."""
     if re.fullmatch(r"[\d,.]+", value):
         return in_figures(value)
-    return _(value) if name in _WORDS or value == "the rest" else value
+    return _(value) if name in _WORDS or value == _REST else value
