@@ -16,7 +16,6 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 # Of the service itself, which no lock file has.
@@ -62,7 +61,10 @@ def find_unlocked(packages: Iterable[Package], lock: str) -> list[Package]:
 
 
 def describe(image: str, packages: Iterable[Package]) -> str:
-    """Returns the document, which is the same for the same packages."""
+    """Returns the document, which is valid, and the same for the same packages."""
+    # Takes seconds to import, which tests of other things need not wait for.
+    from cyclonedx.validation.json import JsonStrictValidator
+
     bom = Bom(version=1)
     name, _, tag = image.rpartition(":")
     bom.metadata.component = Component(name=name, version=tag, type=ComponentType.CONTAINER, bom_ref=image)

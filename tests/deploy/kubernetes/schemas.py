@@ -5,19 +5,18 @@ import json
 import re
 import subprocess
 import tempfile
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from referencing import Registry
-from referencing import Resource as Schema
+from typing import TYPE_CHECKING, Any
 
 from tests.deploy.kubernetes.kustomize import ROOT, Resource
 from tests.support.toolchains.node import node_environ, npm_ci
 
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
 VERSIONS = ("1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
-SCHEMAS = Path(str(resources.files("kubernetes_validate"))) / "kubernetes-json-schema"
 # By the group of a custom resource: the package with its types.
 PACKAGES = {
     "cert-manager.io": "cert-manager",
@@ -41,7 +40,10 @@ def mistakes(resource: Resource, version: str) -> list[str]:
 
 
 @functools.cache
-def _validator(version: str, api_version: str, kind: str) -> Draft202012Validator:
+def _validator(version: str, api_version: str, kind: str) -> "Draft202012Validator":
+    # Takes seconds to import, and each test process imports this module.
+    from jsonschema import Draft202012Validator
+
     # rbac.authorization.k8s.io/v1 -> rbac-v1
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)
     schema = _read(version, f"{kind.lower()}-{group}.json")
@@ -49,14 +51,26 @@ def _validator(version: str, api_version: str, kind: str) -> Draft202012Validato
 
 
 @functools.cache
-def _definitions(version: str) -> Registry[Any]:
+def _definitions(version: str) -> "Registry[Any]":
+    from referencing import Registry
+    from referencing import Resource as Schema
+
     definitions = Schema.from_contents(_read(version, "_definitions.json"))
     registry: Registry[Any] = Registry().with_resource(str(definitions.id()), definitions)
     return registry
 
 
 def _read(version: str, name: str) -> Any:
-    return json.loads((SCHEMAS / f"v{version}.0-local-strict" / name).read_text())
+    return json.loads((_schemas() / f"v{version}.0-local-strict" / name).read_text())
+
+
+@functools.cache
+def _schemas() -> Path:
+    # Found rather than imported, since the package imports jsonschema.
+    package = find_spec("kubernetes_validate")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).with_name("kubernetes-json-schema")
 
 
 def mistakes_of_custom_resources(resources: list[Resource]) -> str:

@@ -6,8 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from deploy.release.sbom import describe, find_unlocked, read_packages
 
@@ -22,7 +20,6 @@ LOCK = "typing-extensions==4.16.0 \\\n    --hash=sha256:00\n"
 
 
 def purls(document: str) -> list[str]:
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None
     return [component["purl"] for component in json.loads(document)["components"]]
 
 
