@@ -1,4 +1,4 @@
-"""The short form of `make faults`: a third of the points, other ones each time, and some of the seeded mistakes."""
+"""The short form of `make faults`: a sixth of the points, other ones each time, and some of the seeded mistakes."""
 
 import logging
 import random
@@ -18,7 +18,7 @@ from tests.support.servers.postgres import Postgres
 
 # Those that show at once.
 TRIED = ("settle before journal", "one journal copy")
-POINTS_PER_DRAWN = 3
+POINTS_PER_DRAWN = 6
 ALWAYS = ("metering.settle.written, credit is owed",)
 
 
