@@ -136,7 +136,7 @@ def chat_until(service: Service, served: int) -> Counter[int]:
 
 def test_concurrency_of_a_model_is_one_limit_of_all_routers(limited: Service, upstream: Upstream) -> None:
     upstream.default_reply = Reply(contents=["It", " rains"], event_delay_s=0.1)
-    statuses = chat_until(limited, served=40)
+    statuses = chat_until(limited, served=16)
     assert set(statuses) == {200, 429}
     assert upstream.most_running == LIMIT
     limited.kill("metering")
