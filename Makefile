@@ -113,7 +113,7 @@ unit-tests: .venv/dev
 	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
-test: .venv/dev ## Run lint and all tests, which start their own databases (ten minutes)
+test: .venv/dev ## Run lint and all tests, which start their own databases (up to twenty minutes)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # Compiles whatever the tests import, before four processes would each do it for themselves.
@@ -171,6 +171,10 @@ lighthouse: .venv/dev ## Have Lighthouse (from npm, 180 MB) judge the console's 
 .PHONY: aria-snapshots
 aria-snapshots: .venv/dev ## Write what the console's pages tell screen readers anew; read the difference before you commit it
 	@WRITE_ARIA_SNAPSHOTS=1 $(BIN)/pytest -q tests/console/browser/test_accessibility.py
+
+.PHONY: upgrades
+upgrades: .venv/dev ## Use the data of each release on both stores with the service of this version (a minute)
+	@$(BIN)/pytest -q -n 2 tests/e2e/upgrades
 
 .PHONY: bench
 bench: .venv/dev ## Measure the service on this machine (fifteen minutes). Options: make bench ARGS="--only beside-relay"

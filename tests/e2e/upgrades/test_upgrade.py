@@ -17,12 +17,8 @@ from tests.e2e.upgrades.release_data import (
 from tests.support.service import Service, UpstreamThread
 
 CHATS = 3
-
-
-@pytest.fixture(params=RELEASES)
-def release(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+# What `make test` runs; tests/cli/commands/service/test_restore.py migrates backups of each release on both stores.
+SHORT_FORM = {("release_0_1_0", "sqlite"), ("release_0_2_0", "postgresql")}
 
 
 @pytest.fixture
@@ -46,6 +42,14 @@ def ask(service: Service, key: str) -> None:
     client.chat.completions.create(model="mezzo", messages=[{"role": "user", "content": "Say something."}])
 
 
+@pytest.mark.parametrize(
+    ("release", "database_kind"),
+    [
+        pytest.param(release, kind, marks=[pytest.mark.long] * ((release, kind) not in SHORT_FORM))
+        for release in RELEASES
+        for kind in ("sqlite", "postgresql")
+    ],
+)
 def test_data_of_a_release_is_migrated_and_used(upgraded: Service, release: str, database_kind: str) -> None:
     facts = read_facts(release, database_kind)
     account_id = facts["account_id"]
