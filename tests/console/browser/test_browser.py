@@ -260,7 +260,7 @@ def test_times_are_shown_in_the_zone_of_the_reader(console: ConsoleHarness, open
     first = page.locator("time[data-to=minute]").first
     expect(first).to_have_attribute("title", re.compile("UTC"))
     # As the server writes days: the day before the month.
-    expect(first).to_have_text(re.compile(r"^\d{1,2} [A-Z][a-z]{2,3}( \d{4})?, \d\d:\d\d$"))
+    expect(first).to_have_text(re.compile(r"^\d{1,2}\s[A-Z][a-z]{2,3}(\s\d{4})?,\s\d\d:\d\d$"))
 
 
 def test_tables_do_not_move_when_times_are_written_anew(console: ConsoleHarness, open_page: OpenPage) -> None:
