@@ -91,7 +91,6 @@ MESSAGES: Final = (
     N_("The PDF is protected by a password."),
     N_("The PDF is damaged."),
     N_("The PDF has %(count)s pages; the limit is %(most)s."),
-    N_("You are the last owner of %(name)s: make another member an owner, or close the account, first."),
     N_("The balance is $%(balance)s, which is below $%(threshold)s."),
     N_("The account has reached its %(period)s spend limit of $%(limit)s: requests are refused."),
     N_("The account has spent $%(spent)s of its %(period)s spend limit of $%(limit)s."),

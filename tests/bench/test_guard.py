@@ -1,11 +1,12 @@
 """No change may make a chat or a chunk much dearer unnoticed.
 
 How fast a machine is, and what else it does, meets the bare relay as well as us: so our cost is held against the
-relay's, in the same moments. Each is taken at its best, since whatever disturbs a run makes it dearer, of so many runs
-that a moment's work of others does not meet all of one of them.
+relay's, in the same moments. The median of many such pairs is taken: figures of one run vary by a fifth even on a
+machine with nothing else to do, and the least of each would compare the luckiest run of one with that of the other.
 """
 
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import pytest
@@ -18,7 +19,7 @@ from bench.targets import ON_SQLITE, ChargeCheck, ChargesWrong, legato_target, s
 from tests.bench.conftest import send_to
 from tests.support.service import Service
 
-ROUNDS: Final = 5
+ROUNDS: Final = 9
 RUN_S: Final = 0.3
 # `make bench-peers` showed 2.06 and 1.83 on an idle machine, these short runs up to 2.4 and 2.6 beside other work; and
 # CI is not idle either.
@@ -34,13 +35,11 @@ def test_cost_beside_a_bare_relay_stays_what_it_was(service: Service, progress: 
             warm_up(target, tmp_path, progress)
 
         def ratio(case: Case) -> float:
-            runs = [
-                [run(target, case, upstream, tmp_path, progress, RUN_S) for target in targets] for _ in range(ROUNDS)
+            pairs = [
+                [run(target, case, upstream, tmp_path, progress, RUN_S).whole_cost() or 0.0 for target in targets]
+                for _ in range(ROUNDS)
             ]
-            relay_cost, our_cost = (
-                min(one.whole_cost() or 0.0 for one in of_target) for of_target in zip(*runs, strict=True)
-            )
-            return our_cost / relay_cost
+            return median(our_cost / relay_cost for relay_cost, our_cost in pairs)
 
         ratios = {case: ratio(case) for case in MOST_OF_THE_RELAYS}
         assert all(ratios[case] <= most for case, most in MOST_OF_THE_RELAYS.items()), ratios
