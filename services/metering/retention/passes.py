@@ -31,7 +31,7 @@ from services.metering.ledger.closings import (
 from services.metering.ledger.months import CalendarMonth, month_of, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.report_sums import ReportSums
-from services.metering.retention.archive import ArchiveWriter, read_archive
+from services.metering.retention.archive import ArchiveWriter, ArchiveWrong, read_archive
 from services.metering.settings import MeteringSettings
 from services.metering.store.retention import closings as closing_store
 from services.metering.store.retention import partitions, pruning
@@ -266,6 +266,11 @@ class Retention:
             violations = [*entry_violations(closing, digest)]
             if not violations:
                 await asyncio.to_thread(writer.publish)
+        except (ArchiveWrong, OSError):
+            # A process that took over has removed what this one wrote.
+            if await self._lease():
+                raise
+            raise LeaseLost from None
         finally:
             writer.close()
         return violations

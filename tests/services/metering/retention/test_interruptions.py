@@ -14,6 +14,7 @@ from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit, find_violations
 from services.metering.batch import Writer
+from services.metering.retention.archive import ArchiveWriter, ArchiveWrong
 from services.metering.retention.passes import LeaseLost
 from services.metering.store.tables import holds, ledger, retention
 from tests.services.metering.reading import list_closings
@@ -126,6 +127,36 @@ async def test_an_archive_is_never_replaced_by_one_that_is_not_what_was_closed(
         connection.execute(sa.update(retention).values(ledger_pruned_before_us=0))
     await late.prune_ledger()
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == archived
+
+
+async def test_a_process_whose_archive_was_removed_by_its_successor_stops_and_any_other_loss_is_an_error(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    await live_for_months(database, writer, log, database_time)
+    await retaining(database, log).run_pass()
+    entries, finish = count(database, ledger), ArchiveWriter.finish
+
+    def lose(writer: ArchiveWriter) -> Path:
+        file = finish(writer)
+        file.unlink()
+        return file
+
+    def lose_lease_too(writer: ArchiveWriter) -> Path:
+        with database.transaction(writes=True) as connection:
+            connection.execute(sa.update(retention).values(lease_holder="another", lease_until_us=2**62))
+        return lose(writer)
+
+    folder = tmp_path / "archive"
+    database_time.pass_days(1)
+    for loses, expected in ((lose, ArchiveWrong), (lose_lease_too, LeaseLost)):
+        monkeypatch.setattr(ArchiveWriter, "finish", loses)
+        with database.transaction(writes=True) as connection:
+            connection.execute(sa.update(retention).values(lease_until_us=0))
+        with pytest.raises(expected):
+            await retaining(database, log, replace(PRUNES, retention_archive=folder)).run_pass()
+    assert count(database, ledger) == entries
+    assert [file.name for file in folder.iterdir()] == []
 
 
 async def test_what_a_killed_process_left_of_an_archive_is_removed(
