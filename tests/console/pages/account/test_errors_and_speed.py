@@ -73,7 +73,7 @@ def test_parts_are_the_hours_days_and_months_of_the_reader(console: ConsoleHarne
 
 
 def test_each_of_two_hours_of_the_same_name_has_what_failed_in_it(console: ConsoleHarness) -> None:
-    """In Toronto, the clock went back from two to one o'clock in the night of 2 November 2025."""
+    """The clock of Toronto went back from two to one o'clock in the night of 2 November 2025."""
     console.backends.fill()
     for hour, failed in ((5, 2), (6, 3)):
         ago = NOW - datetime(2025, 11, 2, hour, 30, tzinfo=UTC)

@@ -38,7 +38,7 @@ def test_the_overview_adds_up_what_metering_says(console: ConsoleHarness) -> Non
 
 
 def test_credit_lasts_until_a_day_of_the_reader(console: ConsoleHarness) -> None:
-    """In Auckland it is the 29th already. In steady use, the estimate is a day."""
+    """The reader is in Auckland, where it is the 29th already. The estimate of steady use is a day."""
     holds = [
         settled(number, Usage(1_000_000), before_us(days=number), "key_0000000000000001", class_id="mezzo")
         for number in range(1, 10)

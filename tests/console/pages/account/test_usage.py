@@ -114,7 +114,7 @@ def test_every_amount_is_written_as_in_french(console: ConsoleHarness) -> None:
 
 
 def test_each_of_two_hours_of_the_same_name_has_what_was_charged_in_it(console: ConsoleHarness) -> None:
-    """In Toronto, the clock went back from two to one o'clock in the night of 2 November 2025."""
+    """The clock of Toronto went back from two to one o'clock in the night of 2 November 2025."""
     console.backends.fill()
     at_us = int(datetime(2025, 11, 2, 5, 30, tzinfo=UTC).timestamp()) * 1_000_000
     hold = settled(20_000, Usage(1_000_000), at_us, "key_0000000000000001", class_id="mezzo")
