@@ -180,6 +180,10 @@ upgrades: .venv/dev ## Use the data of each release on both stores with the serv
 bench: .venv/dev ## Measure the service on this machine (fifteen minutes). Options: make bench ARGS="--only beside-relay"
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: bench-guard
+bench-guard: .venv/dev ## Compare the cost of a chat with a bare relay's, on a machine that does nothing else (a minute)
+	@$(BIN)/pytest -q -m long tests/bench
+
 .PHONY: bench-peers
 bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (half an hour)
 	@$(BIN)/python -m bench.peers $(ARGS)

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 import sqlalchemy
 
-from services.chassis.database import database
+from services.chassis.database import database, hang_watch
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.support.accepted_late import accept_unless_closed
@@ -29,7 +29,7 @@ from tests.support.servers.postgres import Postgres
 from tests.support.servers.s3 import S3
 from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
-from tests.support.shared_dialects import SharedDialects
+from tests.support.shared_dialects import PATIENCE_S, SharedDialects
 from tests.support.up import Up
 
 # A busy machine takes longer over an example than the 200 ms of the default. `make properties`
@@ -111,9 +111,11 @@ def _refuse_to_start(server: object) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def statements_compiled_once() -> Iterator[None]:
+def databases_of_busy_machines() -> Iterator[None]:
+    """Compiles statements once in a test process, and waits longer for servers than the product does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "make_engine", SharedDialects().make_engine)
+        patch.setattr(hang_watch, "CONNECT_TIMEOUT_S", PATIENCE_S)
         yield
 
 

@@ -55,6 +55,7 @@ def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(
     assert rows[1].figures["ops a commit"] == 1
 
 
+@pytest.mark.long
 def test_overload_has_a_peak_and_a_key_that_asks_for_more_than_all_others(
     service: Service, progress: Progress, tmp_path: Path
 ) -> None:

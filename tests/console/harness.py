@@ -67,9 +67,15 @@ class ConsoleHarness:
         self._patience = contextlib.ExitStack()
 
     def start(self) -> None:
-        timeouts = ("process_status.READ_WITHIN_S", "services.READ_TIMEOUT_S", "account.credit_notice.WITHIN_S")
-        for timeout in timeouts:
-            self._patience.enter_context(mock.patch(f"console.{timeout}", 60.0))
+        timeouts = {
+            "process_status.READ_WITHIN_S": 60.0,
+            "services.READ_TIMEOUT_S": 60.0,
+            "account.credit_notice.WITHIN_S": 60.0,
+            "pages.account.credit.AUDIT_WAIT_MS": 60_000,
+            "pages.account.credit.AUDIT_TIMEOUT_S": 120.0,
+        }
+        for name, timeout in timeouts.items():
+            self._patience.enter_context(mock.patch(f"console.{name}", timeout))
         self._thread.start()
         assert self._started.wait(60)
 

@@ -12,34 +12,12 @@ from tests.support.waiting import wait_until
 PAGES = ["/operator", "/operator/accounts", "/operator/users", "/operator/keys", "/operator/routes", "/operator/ledger"]
 
 
-class PatientVisitor(Visitor):
-    """Asks again where a service did not answer within a page's second: the machine may be busy. Everything that is
-    asked here may be repeated."""
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        fields: dict[str, str] | None = None,
-        headers: dict[str, str] | None = None,
-        cookies: dict[str, str] | None = None,
-    ) -> tuple[int, str]:
-        answers: list[tuple[int, str]] = []
-
-        def is_answered() -> bool:
-            answers.append(super(PatientVisitor, self).ask(method, path, fields, headers, cookies))
-            return answers[-1][0] != 503
-
-        wait_until(is_answered)
-        return answers[-1]
-
-
 def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path) -> None:
     up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json")
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")
-        visitor = PatientVisitor(origin)
+        visitor = Visitor(origin)
         assert visitor.ask("POST", "/sign-in", {"code": code})[0] == 303
         for path in PAGES:
             assert visitor.ask("GET", path)[0] == 200, path
@@ -67,7 +45,7 @@ def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path
         # A user who is no operator finds none of it.
         _, page = visitor.make("/operator/users", {"name": "Grace", "account_id": account, "role": "owner"})
         [link] = set(re.findall(r"/sign-in#([0-9A-Z-]+)", page))
-        other = PatientVisitor(origin)
+        other = Visitor(origin)
         assert other.ask("POST", "/sign-in", {"code": link})[0] == 303
         assert other.ask("GET", "/keys")[0] == 200
         assert [other.ask("GET", each)[0] for each in [*PAGES, path]] == [404] * (len(PAGES) + 1)

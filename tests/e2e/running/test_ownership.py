@@ -37,8 +37,7 @@ from services.chassis.access_tokens import METADATA_KEY
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import rule_of
 from services.chassis.rpc.channel import from_rpc_error
-from tests.e2e.running.test_console import SESSION
-from tests.e2e.running.test_operator_console import PatientVisitor
+from tests.e2e.running.test_console import SESSION, Visitor
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, StripeServer
 from tests.support.service import make_data_folder
@@ -101,7 +100,7 @@ VOLATILE = {"sessions", "audit_events", "audit_heads", "rate_limits", "sqlite_se
 class Customer:
     account_id: str
     session_token: str
-    visitor: PatientVisitor
+    visitor: Visitor
     # By kind.
     owned: dict[str, str]
 
@@ -169,7 +168,7 @@ class Walk:
         signed_in = self.call("/legato.auth.v1.SignInService/SignIn", link, users_pb2.SignInResponse)
         token, session_id = signed_in.signed_in.session_token, signed_in.signed_in.session.session_id
         owned = {"account": account_id, "user": colleague.user.user_id, "session": session_id}
-        customer = Customer(account_id, token, PatientVisitor(self.origin), owned)
+        customer = Customer(account_id, token, Visitor(self.origin), owned)
         owned |= self._things_of(customer)
         customer.visitor.cookies[SESSION] = token
         assert customer.visitor.is_signed_in()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running.test_operator_console import PatientVisitor
+from tests.e2e.running.test_console import Visitor
 from tests.support.outside.stripe_server import (
     CARD_NUMBER,
     EMAIL,
@@ -49,7 +49,7 @@ def test_a_payment_becomes_credit_once_though_payments_are_killed_at_the_worst_m
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")
-        visitor = PatientVisitor(origin)
+        visitor = Visitor(origin)
         assert visitor.ask("POST", "/sign-in", {"code": code})[0] == 303
         [account] = up.json("accounts", "list")
         account_id = account["account_id"]

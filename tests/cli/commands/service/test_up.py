@@ -93,8 +93,9 @@ def test_it_goes_on_though_its_output_is_not_read_until_its_terminal_is_closed(u
     up.process.stdout.close()
     wait_until(lambda: up.legato("status").exit_code == 0 and "".join(up.stderr).count(" is ready ") == len(NAMES))
     assert up.json("accounts", "create", "Ada")["name"] == "Ada"
+    # One that is slow to answer for a moment is not serving in that moment.
+    wait_until(lambda: {one["health"] for one in up.processes().values()} == {"serving"})
     processes = up.processes()
-    assert {one["health"] for one in processes.values()} == {"serving"}
     # From the kernel and from the shell.
     up.process.send_signal(signal.SIGHUP)
     up.process.send_signal(signal.SIGHUP)
