@@ -35,6 +35,8 @@ LONGEST_LIFETIME_S: Final = 30.0
 
 SOONEST_RETRY_S: Final = 1.0
 LATEST_RETRY_S: Final = 10.0
+# The keys refused in the last LATEST_RETRY_S that are remembered, and so have a share of the places.
+MOST_REFUSED_KEYS: Final = 256
 # Time constant over which releases and refusals are averaged.
 _PACE_S: Final = 5.0
 
@@ -87,6 +89,8 @@ class Gate:
         self.running = 0
         # Only keys with running requests.
         self.running_by_key: dict[str, int] = {}
+        # When keys without a place were last refused or let in again, the one longest ago first.
+        self._refused_keys: dict[str, float] = {}
         self._signals: list[QueueingSignal] = []
         # Both since the last verdict.
         self._peak = 0
@@ -107,7 +111,10 @@ class Gate:
         """Admits a request, or raises SATURATED."""
         if not self.has_room_for(key_id):
             self._used_up = True
+            self._remember_refused(key_id)
             raise self.refuse()
+        if key_id in self._refused_keys:
+            self._remember_refused(key_id)
         self.running += 1
         self.running_by_key[key_id] = self.running_by_key.get(key_id, 0) + 1
         self._peak = max(self._peak, self.running)
@@ -115,9 +122,9 @@ class Gate:
 
     def has_room_for(self, key_id: str) -> bool:
         """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
-        share."""
-        limit, own = self.limit, self.running_by_key.get(key_id, 0)
+        share, those that were refused lately among them."""
         most = self._most if self.count_places is None else self.count_places()
+        limit, own = min(self.limit, max(1, most)), self.running_by_key.get(key_id, 0)
         if self._limited_key_id == key_id and own >= limit:
             return False
         if self._limited_key_id is not None:
@@ -127,7 +134,7 @@ class Gate:
         self._used_up = True
         if self.running >= min(limit * OVERCOMMITMENT, most):
             return False
-        keys = len(self.running_by_key) + (own == 0)
+        keys = len(self.running_by_key) + (own == 0) + self._count_refused(key_id)
         return own < max(1.0, limit / keys)
 
     def refusal(self, key_id: str) -> LegatoError | None:
@@ -192,6 +199,19 @@ class Gate:
         if self._measured < self._most:
             self._has_helped = True
             self._lift()
+
+    def _remember_refused(self, key_id: str) -> None:
+        self._refused_keys.pop(key_id, None)
+        self._refused_keys[key_id] = self._clock.elapsed_s()
+        if len(self._refused_keys) > MOST_REFUSED_KEYS:
+            del self._refused_keys[next(iter(self._refused_keys))]
+
+    def _count_refused(self, key_id: str) -> int:
+        """Returns how many other keys run nothing and were refused lately."""
+        oldest_s = self._clock.elapsed_s() - LATEST_RETRY_S
+        while self._refused_keys and self._refused_keys[first := next(iter(self._refused_keys))] <= oldest_s:
+            del self._refused_keys[first]
+        return sum(other != key_id and other not in self.running_by_key for other in self._refused_keys)
 
     def _surplus(self, pressure: float, tolerated_s: float | None) -> float:
         """Estimates how many requests run in excess. If they are known to queue, Little's law gives the queue's
