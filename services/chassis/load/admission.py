@@ -71,7 +71,7 @@ class Gate:
         self._what = what
         self._clock = clock
         self._least = min(least, most)
-        self._most = most
+        self.most = most
         self._lifetime_s = lifetime_s
         self._on_false_alarm = on_false_alarm
         self._count_waiting = count_waiting
@@ -103,7 +103,7 @@ class Gate:
 
     @property
     def limit(self) -> float:
-        if self._measured < self._most:
+        if self._measured < self.most:
             self._lift_if_expired()
         return max(1.0, min(self._measured, self.told_limit))
 
@@ -123,7 +123,7 @@ class Gate:
     def has_room_for(self, key_id: str) -> bool:
         """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
         share, those that were refused lately among them."""
-        most = self._most if self.count_places is None else self.count_places()
+        most = self.most if self.count_places is None else self.count_places()
         limit, own = min(self.limit, max(1, most)), self.running_by_key.get(key_id, 0)
         if self._limited_key_id == key_id and own >= limit:
             return False
@@ -187,16 +187,16 @@ class Gate:
             self._calm_rounds = 0
             self._limited_key_id = only_key_id
             self._cut(self._surplus(pressure, tolerated_s), has_queue=tolerated_s is not None)
-        elif self._measured < self._most:
+        elif self._measured < self.most:
             self._has_helped = True
             if self._used_up and not any(signal.objects() for signal in self._signals):
-                self._measured = min(self._most, self._measured + max(1.0, self._step(tolerated_s)))
+                self._measured = min(self.most, self._measured + max(1.0, self._step(tolerated_s)))
                 self._calm_rounds += 1
         self._begin_round()
 
     def lift(self) -> None:
         """Lifts the limit: what was taken for queueing was none."""
-        if self._measured < self._most:
+        if self._measured < self.most:
             self._has_helped = True
             self._lift()
 
@@ -248,7 +248,7 @@ class Gate:
         if self._peak <= self._least:
             return
         now_s = self._clock.elapsed_s()
-        if self._measured >= self._most:
+        if self._measured >= self.most:
             self._has_helped = False
         self._measured = max(self._least, self._base() - surplus)
         self._settled_at_s = now_s
@@ -270,11 +270,11 @@ class Gate:
         self._expires_at_s = max(self._expires_at_s, self._clock.elapsed_s() + self._lifetime_s)
 
     def _lift_if_expired(self) -> None:
-        if self._measured < self._most and self._clock.elapsed_s() >= self._expires_at_s:
+        if self._measured < self.most and self._clock.elapsed_s() >= self._expires_at_s:
             self._lift()
 
     def _lift(self) -> None:
-        self._measured = float(self._most)
+        self._measured = float(self.most)
         self._limited_key_id = None
         self._unsettled = self._calm_rounds = 0
         self._settled_at_s = self._clock.elapsed_s()

@@ -16,6 +16,7 @@ from services.chassis.load.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Permi
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff
+from services.router.routing.learned_limit import LearnedLimit
 from services.router.routing.model_share import RouterShare
 from services.router.routing.queue_watch import QueueWatch
 
@@ -50,6 +51,8 @@ class ModelSaturation:
         self._tolerated_s = tolerated_s
         self._normal = Normal(clock)
         self.backoff = ModelBackoff(clock)
+        # What the server's refusals tell of its places.
+        self._learned = LearnedLimit(clock)
         # If the model is slow even at low load, the slowness is not ours: the normal times are learned again.
         self.gate = Gate(
             "The model",
@@ -80,7 +83,11 @@ class ModelSaturation:
     def limit_by(self, share: RouterShare) -> None:
         """Makes the share the limit."""
         self.share = share
-        self.gate.count_places = partial(share.places_of, self.gate)
+        self.gate.count_places = self._count_places
+
+    def _count_places(self) -> int:
+        places = self.gate.most if self.share is None else self.share.places_of(self.gate)
+        return int(min(places, self._learned.places))
 
     def has_room_for(self, key_id: str) -> bool:
         """Tells if another chat of the key may enter, now or when the share has grown."""
@@ -110,7 +117,7 @@ class ModelSaturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe = self.backoff.send(key_id, running, running_of_key)
-        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running < LEAST_CHATS)
+        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running)
         normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[model_use] = normal_s
@@ -119,6 +126,8 @@ class ModelSaturation:
     def begun(self, model_use: "ModelUse", first: Piece) -> None:
         self.answering += 1
         self.backoff.accepted(model_use.place.key_id)
+        # Some of those that ran when it was sent may have been refused since.
+        self._learned.accepted(min(model_use.beside, self.gate.running - 1))
         if self._signal is None:
             return
         if model_use in self._overdue:
@@ -128,7 +137,7 @@ class ModelSaturation:
         took_s = self._clock.elapsed_s() - model_use.place.entered_s
         size = model_use.size(first)
         normal_s = self._normal.time_s(size)
-        self._normal.note(size, took_s, is_calm=model_use.is_calm)
+        self._normal.note(size, took_s, is_calm=model_use.beside < LEAST_CHATS)
         if normal_s is not None and not model_use.was_late:
             pressure = (took_s - normal_s) / max(normal_s, self._tolerated_s)
             self._signal.note(pressure, model_use.place.entered_s, model_use.place.key_id)
@@ -141,9 +150,13 @@ class ModelSaturation:
 
     def turned_away(self, retry_after_s: float | None, key_id: str, account_id: str) -> LegatoError:
         """Records that the server refused a chat of this key as full. Returns the error for the client."""
+        running_by_key = self.gate.running_by_key
+        self._learned.refused(self.gate.running, running_by_key.get(key_id, 0), len(running_by_key))
+        if self._learned.is_known:
+            self.gate.count_places = self._count_places
         if retry_after_s is None:
             return self.gate.refuse()
-        running_of_key = self.gate.running_by_key.get(key_id, 0)
+        running_of_key = running_by_key.get(key_id, 0)
         self.backoff.refused(retry_after_s, key_id, account_id, self.gate.running, running_of_key)
         return self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
 
@@ -193,8 +206,8 @@ class ModelUse:
     probe: object | None
     prompt_tokens: int
     is_whole: bool
-    # Admitted at so low a load that it cannot have queued behind our other chats.
-    is_calm: bool
+    # How many other chats ran when it was admitted.
+    beside: int
     # Whether it was counted as late before it began.
     was_late: bool = False
     has_begun: bool = False
