@@ -137,8 +137,6 @@ class ModelSearch:
     async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
         """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
         self.attempts.refits += planned.is_refit or bool(planned.ignored) or not planned.streams
-        if planned.model_state.saturation.share is not None:
-            await planned.model_state.saturation.wait_for_room(self.key_id)
         upstream = await self._call(planned)
         again, self.again = self.again, None
         if again is None:
@@ -160,6 +158,8 @@ class ModelSearch:
         whole_s = self._whole_answer_s(model_state, max_tokens) if planned.streams else None
         streams = planned.streams and whole_s is None
         try:
+            if model_state.saturation.may_have_to_wait:
+                await model_state.saturation.wait_for_room(self.key_id)
             model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not streams)
         except LegatoError as error:
             self.refusals.add_saturated(error)

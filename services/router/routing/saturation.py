@@ -5,6 +5,8 @@ That time depends on the request, and a reasoning model is silent at first. So l
 and counts as such only if the routes say so: for a server that queues without reporting it.
 """
 
+import asyncio
+import contextlib
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.load.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Permit, QueueingSignal, low_sample
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
-from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff
+from services.router.routing.backoff import ACCEPTED_AFTER_S, LONGEST_BACKOFF_S, ModelBackoff
 from services.router.routing.learned_limit import LearnedLimit
 from services.router.routing.model_share import RouterShare
 from services.router.routing.queue_watch import QueueWatch
@@ -71,6 +73,8 @@ class ModelSaturation:
         self.share: RouterShare | None = None
         # Polls the server's queue if it is published.
         self.queue_watch: QueueWatch | None = None
+        # Of chats that wait until a probe of the backoff is accepted, refused or over.
+        self._awaited_outcomes: list[asyncio.Future[None]] = []
         # Number of answers in progress.
         self.answering = 0
         # Chats without a first piece yet, oldest first, with their normal time if it is known.
@@ -93,18 +97,48 @@ class ModelSaturation:
         """Tells if another chat of the key may enter, now or when the share has grown."""
         return self.gate.has_room_for(key_id) or (self.share is not None and self.share.may_grow)
 
+    @property
+    def may_have_to_wait(self) -> bool:
+        return self.share is not None or self.backoff.is_on
+
     async def wait_for_room(self, key_id: str) -> None:
-        """Waits for a larger share if the present one is used up, and may grow."""
+        """Waits for the outcome of the probes of a backoff if no more may be sent, and for a larger share if the
+        present one is used up, and may grow. Raises SATURATED with the probes that are refused."""
+        await self._wait_for_probes(key_id)
         has_room = partial(self.gate.has_room_for, key_id)
         if self.share is not None and not has_room() and self.share.may_grow:
             await self.share.wait(has_room)
+
+    async def _wait_for_probes(self, key_id: str) -> None:
+        """Returns when a probe of the key's backoff was accepted, or may have been, or when there is room for one."""
+        if self._may_probe(key_id):
+            return
+        refusals = self.backoff.refusals(key_id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ACCEPTED_AFTER_S):
+                while not self._may_probe(key_id) and self.backoff.refusals(key_id) <= refusals:
+                    outcome = asyncio.get_running_loop().create_future()
+                    self._awaited_outcomes.append(outcome)
+                    await outcome
+        if self.backoff.refusals(key_id) > refusals:
+            raise self.gate.refuse(latest_s=self.backoff.left_s(key_id))
+
+    def _may_probe(self, key_id: str) -> bool:
+        running_of_key = self.gate.running_by_key.get(key_id, 0)
+        return self.backoff.has_room(key_id, self.gate.running, running_of_key)
+
+    def _report_outcome(self) -> None:
+        """Wakes the chats that wait for the outcome of a probe."""
+        awaited, self._awaited_outcomes = self._awaited_outcomes, []
+        for outcome in awaited:
+            if not outcome.done():
+                outcome.set_result(None)
 
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
         """Admits one chat; `is_whole` means that it does not stream. Raises SATURATED."""
         self._note_overdue()
         running, running_of_key = self.gate.running, self.gate.running_by_key.get(key_id, 0)
         if not self.backoff.has_room(key_id, running, running_of_key):
-            # There may be room as soon as a probe is answered.
             raise self.gate.refuse(latest_s=self.backoff.left_s(key_id))
         try:
             place = self.gate.acquire(key_id)
@@ -127,6 +161,7 @@ class ModelSaturation:
         self.answering += 1
         self.backoff.accepted(model_use.place.key_id)
         # Some of those that ran when it was sent may have been refused since.
+        self._report_outcome()
         self._learned.accepted(min(model_use.beside, self.gate.running - 1))
         if self._signal is None:
             return
@@ -145,6 +180,7 @@ class ModelSaturation:
     def gone(self, model_use: "ModelUse") -> None:
         if model_use.probe is not None:
             self.backoff.over(model_use.place.key_id, model_use.probe)
+            self._report_outcome()
         self.answering -= model_use.has_begun
         self._begun_or_gone(model_use)
 
@@ -155,9 +191,11 @@ class ModelSaturation:
         if self._learned.is_known:
             self.gate.count_places = self._count_places
         if retry_after_s is None:
+            self._report_outcome()
             return self.gate.refuse()
         running_of_key = running_by_key.get(key_id, 0)
         self.backoff.refused(retry_after_s, key_id, account_id, self.gate.running, running_of_key)
+        self._report_outcome()
         return self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
 
     def _begun_or_gone(self, model_use: "ModelUse") -> None:
