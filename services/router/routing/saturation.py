@@ -55,6 +55,7 @@ class ModelSaturation:
         self.backoff = ModelBackoff(clock)
         # What the server's refusals tell of its places.
         self._learned = LearnedLimit(clock)
+        self._refused = 0
         # If the model is slow even at low load, the slowness is not ours: the normal times are learned again.
         self.gate = Gate(
             "The model",
@@ -97,20 +98,20 @@ class ModelSaturation:
         """Tells if another chat of the key may enter, now or when the share has grown."""
         return self.gate.has_room_for(key_id) or (self.share is not None and self.share.may_grow)
 
-    @property
-    def may_have_to_wait(self) -> bool:
-        return self.share is not None or self.backoff.is_on
-
-    async def wait_for_room(self, key_id: str) -> None:
-        """Waits for the outcome of the probes of a backoff if no more may be sent, and for a larger share if the
-        present one is used up, and may grow. Raises SATURATED with the probes that are refused."""
-        await self._wait_for_probes(key_id)
-        has_room = partial(self.gate.has_room_for, key_id)
-        if self.share is not None and not has_room() and self.share.may_grow:
-            await self.share.wait(has_room)
+    async def admit(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
+        """Admits one chat, like `enter`, but waits before for the outcome of the probes of a backoff if no more may be
+        sent, and for a larger share if the present one is used up, and may grow."""
+        if self.backoff.is_on:
+            await self._wait_for_probes(key_id)
+        if self.share is not None:
+            has_room = partial(self.gate.has_room_for, key_id)
+            if not has_room() and self.share.may_grow:
+                await self.share.wait(has_room)
+        return self.enter(key_id, prompt_tokens, is_whole=is_whole)
 
     async def _wait_for_probes(self, key_id: str) -> None:
-        """Returns when a probe of the key's backoff was accepted, or may have been, or when there is room for one."""
+        """Returns when a probe of the key's backoff was accepted, or may have been, or when there is room for one.
+        Raises SATURATED when one is refused."""
         if self._may_probe(key_id):
             return
         refusals = self.backoff.refusals(key_id)
@@ -151,7 +152,7 @@ class ModelSaturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe = self.backoff.send(key_id, running, running_of_key)
-        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running)
+        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running, self._refused)
         normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[model_use] = normal_s
@@ -184,19 +185,23 @@ class ModelSaturation:
         self.answering -= model_use.has_begun
         self._begun_or_gone(model_use)
 
-    def turned_away(self, retry_after_s: float | None, key_id: str, account_id: str) -> LegatoError:
-        """Records that the server refused a chat of this key as full. Returns the error for the client."""
-        running_by_key = self.gate.running_by_key
-        self._learned.refused(self.gate.running, running_by_key.get(key_id, 0), len(running_by_key))
+    def turned_away(self, retry_after_s: float | None, model_use: "ModelUse", account_id: str) -> LegatoError:
+        """Records that the server refused a chat as full, which has left. Returns the error for the client."""
+        key_id = model_use.place.key_id
+        running, running_of_key = self.gate.running, self.gate.running_by_key.get(key_id, 0)
+        # Some of those that it was sent beside have ended since, and some have been refused.
+        beside = max(running, model_use.beside - (self._refused - model_use.refused_before))
+        self._refused += 1
+        self._learned.refused(beside, running_of_key, len(self.gate.running_by_key))
         if self._learned.is_known:
             self.gate.count_places = self._count_places
         if retry_after_s is None:
-            self._report_outcome()
-            return self.gate.refuse()
-        running_of_key = running_by_key.get(key_id, 0)
-        self.backoff.refused(retry_after_s, key_id, account_id, self.gate.running, running_of_key)
+            refusal = self.gate.refuse()
+        else:
+            self.backoff.refused(retry_after_s, key_id, account_id, running, running_of_key)
+            refusal = self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
         self._report_outcome()
-        return self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
+        return refusal
 
     def _begun_or_gone(self, model_use: "ModelUse") -> None:
         self._waiting.pop(model_use, None)
@@ -246,6 +251,8 @@ class ModelUse:
     is_whole: bool
     # How many other chats ran when it was admitted.
     beside: int
+    # How many the server had refused by then.
+    refused_before: int
     # Whether it was counted as late before it began.
     was_late: bool = False
     has_begun: bool = False

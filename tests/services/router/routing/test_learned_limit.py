@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -63,7 +62,7 @@ class Server:
             if running >= self.places or client.key_id in self.refused_keys:
                 model_use.release()
                 self.refusals += 1
-                raise self.saturation.turned_away(None, client.key_id, client.key_id)
+                raise self.saturation.turned_away(None, model_use, client.key_id)
         except LegatoError:
             client.refused += 1
             self._pause(client)
@@ -76,8 +75,8 @@ class Server:
 
 
 @pytest.fixture
-def server(clock: FakeClock) -> Iterator[Server]:
-    yield Server(clock)
+def server(clock: FakeClock) -> Server:
+    return Server(clock)
 
 
 @pytest.fixture

@@ -15,7 +15,13 @@ from services.chassis.telemetry.log import Log
 from services.router.prompts.conversation import digest_conversation
 from services.router.providers.base import Provider
 from services.router.routing.candidates import in_turn
-from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW, SLOW_LATENCIES, SLOW_LEAST_S, Attempt, CircuitBreaker
+from services.router.routing.circuit_breaker import (
+    FAILURES_IN_A_ROW,
+    SLOW_LATENCIES,
+    SLOW_LEAST_S,
+    Attempt,
+    CircuitBreaker,
+)
 from services.router.routing.class_route import ClassRoute
 from services.router.routing.model_states import ClassModels, ModelState, WeightedModel
 from services.router.routing.saturation import ModelSaturation, ModelUse
@@ -125,7 +131,9 @@ def test_load_alone_moves_no_conversation(clock: FakeClock) -> None:
 def test_member_in_backoff_spills_for_the_key_that_was_refused(clock: FakeClock) -> None:
     pool = Pool(clock, WEIGHTS, {"spare": 1})
     conversation = pool.preferring("b")
-    pool.members["b"].saturation.turned_away(10, KEY, "acct_1")
+    [refused] = pool.load("b", 1)
+    refused.release()
+    pool.members["b"].saturation.turned_away(10, refused, "acct_1")
     order = pool.order(conversation)
     assert (order[-2:], order.index("spare")) == (["spare", "b"], 2)
     clock.advance(10)
