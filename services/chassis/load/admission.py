@@ -22,7 +22,6 @@ LEAST: Final = 4
 NO_LIMIT: Final = 1_000_000
 # Keys below their fair share may exceed the limit by this factor, while requests of the others end.
 OVERCOMMITMENT: Final = 1.5
-
 # Each further round in a row without queueing doubles the growth.
 GROWTH: Final = 1.1
 MILDEST_CUT: Final = 0.9
@@ -135,7 +134,9 @@ class Gate:
         if self.running >= min(limit * OVERCOMMITMENT, most):
             return False
         keys = len(self.running_by_key) + (own == 0) + self._count_refused(key_id)
-        return own < max(1.0, limit / keys)
+        # One place more of a constant limit, which is not exceeded: not all keys want theirs at the same time.
+        share = limit / keys + (most < NO_LIMIT)
+        return own < max(1.0, share)
 
     def refusal(self, key_id: str) -> LegatoError | None:
         """Returns and counts the refusal for a request that arrives now; None if there is capacity."""
