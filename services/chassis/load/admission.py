@@ -22,7 +22,6 @@ LEAST: Final = 4
 NO_LIMIT: Final = 1_000_000
 # Keys below their fair share may exceed the limit by this factor, while requests of the others end.
 OVERCOMMITMENT: Final = 1.5
-
 # Each further round in a row without queueing doubles the growth.
 GROWTH: Final = 1.1
 MILDEST_CUT: Final = 0.9
@@ -35,6 +34,8 @@ LONGEST_LIFETIME_S: Final = 30.0
 
 SOONEST_RETRY_S: Final = 1.0
 LATEST_RETRY_S: Final = 10.0
+# The keys refused in the last LATEST_RETRY_S that are remembered, and so have a share of the places.
+MOST_REFUSED_KEYS: Final = 256
 # Time constant over which releases and refusals are averaged.
 _PACE_S: Final = 5.0
 
@@ -69,7 +70,7 @@ class Gate:
         self._what = what
         self._clock = clock
         self._least = min(least, most)
-        self._most = most
+        self.most = most
         self._lifetime_s = lifetime_s
         self._on_false_alarm = on_false_alarm
         self._count_waiting = count_waiting
@@ -87,6 +88,8 @@ class Gate:
         self.running = 0
         # Only keys with running requests.
         self.running_by_key: dict[str, int] = {}
+        # When keys without a place were last refused or let in again, the one longest ago first.
+        self._refused_keys: dict[str, float] = {}
         self._signals: list[QueueingSignal] = []
         # Both since the last verdict.
         self._peak = 0
@@ -99,7 +102,7 @@ class Gate:
 
     @property
     def limit(self) -> float:
-        if self._measured < self._most:
+        if self._measured < self.most:
             self._lift_if_expired()
         return max(1.0, min(self._measured, self.told_limit))
 
@@ -107,7 +110,10 @@ class Gate:
         """Admits a request, or raises SATURATED."""
         if not self.has_room_for(key_id):
             self._used_up = True
+            self._remember_refused(key_id)
             raise self.refuse()
+        if key_id in self._refused_keys:
+            self._remember_refused(key_id)
         self.running += 1
         self.running_by_key[key_id] = self.running_by_key.get(key_id, 0) + 1
         self._peak = max(self._peak, self.running)
@@ -115,9 +121,9 @@ class Gate:
 
     def has_room_for(self, key_id: str) -> bool:
         """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
-        share."""
-        limit, own = self.limit, self.running_by_key.get(key_id, 0)
-        most = self._most if self.count_places is None else self.count_places()
+        share, those that were refused lately among them."""
+        most = self.most if self.count_places is None else self.count_places()
+        limit, own = min(self.limit, max(1, most)), self.running_by_key.get(key_id, 0)
         if self._limited_key_id == key_id and own >= limit:
             return False
         if self._limited_key_id is not None:
@@ -127,8 +133,10 @@ class Gate:
         self._used_up = True
         if self.running >= min(limit * OVERCOMMITMENT, most):
             return False
-        keys = len(self.running_by_key) + (own == 0)
-        return own < max(1.0, limit / keys)
+        keys = len(self.running_by_key) + (own == 0) + self._count_refused(key_id)
+        # One place more of a constant limit, which is not exceeded: not all keys want theirs at the same time.
+        share = limit / keys + (most < NO_LIMIT)
+        return own < max(1.0, share)
 
     def refusal(self, key_id: str) -> LegatoError | None:
         """Returns and counts the refusal for a request that arrives now; None if there is capacity."""
@@ -180,18 +188,31 @@ class Gate:
             self._calm_rounds = 0
             self._limited_key_id = only_key_id
             self._cut(self._surplus(pressure, tolerated_s), has_queue=tolerated_s is not None)
-        elif self._measured < self._most:
+        elif self._measured < self.most:
             self._has_helped = True
             if self._used_up and not any(signal.objects() for signal in self._signals):
-                self._measured = min(self._most, self._measured + max(1.0, self._step(tolerated_s)))
+                self._measured = min(self.most, self._measured + max(1.0, self._step(tolerated_s)))
                 self._calm_rounds += 1
         self._begin_round()
 
     def lift(self) -> None:
         """Lifts the limit: what was taken for queueing was none."""
-        if self._measured < self._most:
+        if self._measured < self.most:
             self._has_helped = True
             self._lift()
+
+    def _remember_refused(self, key_id: str) -> None:
+        self._refused_keys.pop(key_id, None)
+        self._refused_keys[key_id] = self._clock.elapsed_s()
+        if len(self._refused_keys) > MOST_REFUSED_KEYS:
+            del self._refused_keys[next(iter(self._refused_keys))]
+
+    def _count_refused(self, key_id: str) -> int:
+        """Returns how many other keys run nothing and were refused lately."""
+        oldest_s = self._clock.elapsed_s() - LATEST_RETRY_S
+        while self._refused_keys and self._refused_keys[first := next(iter(self._refused_keys))] <= oldest_s:
+            del self._refused_keys[first]
+        return sum(other != key_id and other not in self.running_by_key for other in self._refused_keys)
 
     def _surplus(self, pressure: float, tolerated_s: float | None) -> float:
         """Estimates how many requests run in excess. If they are known to queue, Little's law gives the queue's
@@ -228,7 +249,7 @@ class Gate:
         if self._peak <= self._least:
             return
         now_s = self._clock.elapsed_s()
-        if self._measured >= self._most:
+        if self._measured >= self.most:
             self._has_helped = False
         self._measured = max(self._least, self._base() - surplus)
         self._settled_at_s = now_s
@@ -250,11 +271,11 @@ class Gate:
         self._expires_at_s = max(self._expires_at_s, self._clock.elapsed_s() + self._lifetime_s)
 
     def _lift_if_expired(self) -> None:
-        if self._measured < self._most and self._clock.elapsed_s() >= self._expires_at_s:
+        if self._measured < self.most and self._clock.elapsed_s() >= self._expires_at_s:
             self._lift()
 
     def _lift(self) -> None:
-        self._measured = float(self._most)
+        self._measured = float(self.most)
         self._limited_key_id = None
         self._unsettled = self._calm_rounds = 0
         self._settled_at_s = self._clock.elapsed_s()

@@ -95,6 +95,16 @@ class ModelBackoff:
         own = self._by_key.get(key_id)
         return max(self._for_all.left_s, 0.0 if own is None else own.left_s)
 
+    @property
+    def is_on(self) -> bool:
+        """Tells if the server has refused a chat lately."""
+        return bool(self._by_key)
+
+    def refusals(self, key_id: str) -> int:
+        """Returns the refusals in a row that concern this key."""
+        own = self._by_key.get(key_id)
+        return self._for_all.refusals + (0 if own is None else own.refusals)
+
     def refused(self, retry_after_s: float, key_id: str, account_id: str, running: int, running_of_key: int) -> None:
         """Records that the server refused a chat of this key; `running` counts the others."""
         own = self._by_key.pop(key_id, None)

@@ -7,7 +7,9 @@ goes moves only its own share. A chat whose preferred member is full, failing or
 
 import hashlib
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from services.router.routing.circuit_breaker import BreakerState
@@ -49,11 +51,11 @@ def _members_in_turn(tier: Sequence[WeightedModel], key_id: str, conversation: b
     """Yields the members of a tier as the conversation prefers them; from the first that takes no chats now, the least
     loaded before the others."""
     left = sorted(tier, key=lambda member: _distance(member, conversation))
-    if not _hesitation(left[0].model_state, key_id):
+    if not _hesitation(left[0], tier, key_id):
         yield left.pop(0).model_state
     while left:
         # Of equal ones the first, which the conversation prefers.
-        chosen = min(left, key=lambda member: (_hesitation(member.model_state, key_id), _load(member)))
+        chosen = min(left, key=lambda member: (_hesitation(member, tier, key_id), _load(member)))
         left.remove(chosen)
         yield chosen.model_state
 
@@ -71,11 +73,18 @@ def _load(member: WeightedModel) -> float:
     return member.model_state.saturation.gate.running / member.weight
 
 
-def _hesitation(model_state: ModelState, key_id: str) -> int:
+def _hesitation(member: WeightedModel, tier: Sequence[WeightedModel], key_id: str) -> int:
     """Returns 0 for a model that should answer soon, and more the less that is so."""
-    saturation, breaker = model_state.saturation, model_state.breaker
+    saturation, breaker = member.model_state.saturation, member.model_state.breaker
     if not breaker.may_be_asked() or saturation.backoff.left_s(key_id):
         return 3
     if not saturation.has_room_for(key_id):
         return 2
-    return 1 if breaker.is_slow_to_begin() else 0
+    return 1 if breaker.is_slow_to_begin(partial(_peers_latency_s, member, tier)) else 0
+
+
+def _peers_latency_s(member: WeightedModel, tier: Sequence[WeightedModel]) -> float | None:
+    """Returns the usual time to the first piece of the other members of a tier."""
+    medians_s = [peer.model_state.breaker.median_latency_s for peer in tier if peer is not member]
+    known_s = [median_s for median_s in medians_s if median_s is not None]
+    return statistics.median(known_s) if known_s else None

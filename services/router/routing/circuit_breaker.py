@@ -51,6 +51,10 @@ LATENCIES_KEPT: Final = 128
 # A model is slow to begin if a chat waits longer than this, and than this multiple of the median latency.
 SLOW_LEAST_S: Final = 2.0
 SLOW_LATENCIES: Final = 4.0
+# Or than this multiple of its peers' median: models of a pool may differ, but not by so much.
+SLOW_PEER_LATENCIES: Final = 10.0
+# So many latencies tell how long it takes at present.
+RECENT_LATENCIES: Final = 5
 
 
 class BreakerState(Enum):
@@ -117,15 +121,29 @@ class CircuitBreaker:
         """The wait for the first token while another healthy model is untried."""
         return max(LEAST_FIRST_TOKEN_S, FIRST_TOKEN_LATENCIES * (self.median_latency_s or 0.0))
 
-    def is_slow_to_begin(self) -> bool:
-        """Returns whether a chat waits for its first piece clearly longer than usual, and no later one has overtaken
-        it: those that are overtaken have more to read or to think about."""
+    def is_slow_to_begin(self, peers_latency_s: Callable[[], float | None] = lambda: None) -> bool:
+        """Returns whether a chat waits for its first piece clearly longer than usual, or than `peers_latency_s`, the
+        usual time of models in its place, and no later one has overtaken it: those that are overtaken have more to
+        read or to think about. One that was as slow lately is slow while a single chat waits."""
         oldest = [attempt for waiting in self._waiting for attempt in islice(waiting, 1)]
-        waited_s = max((attempt.age_s() - attempt.whole_s for attempt in oldest), default=0.0)
-        if waited_s < SLOW_LEAST_S:
+        if not oldest:
             return False
-        latency_s = self.median_latency_s
-        return latency_s is not None and waited_s >= SLOW_LATENCIES * latency_s
+        waited_s = max(attempt.age_s() - attempt.whole_s for attempt in oldest)
+        if waited_s >= SLOW_LEAST_S:
+            latency_s = self.median_latency_s
+            if latency_s is not None and waited_s >= SLOW_LATENCIES * latency_s:
+                return True
+        expected_s = max(waited_s, self._recent_latency_s())
+        if expected_s < SLOW_LEAST_S:
+            return False
+        usual_s = peers_latency_s()
+        return usual_s is not None and expected_s >= SLOW_PEER_LATENCIES * usual_s
+
+    def _recent_latency_s(self) -> float:
+        latencies_s = self.last_latencies_s
+        if len(latencies_s) < RECENT_LATENCIES or latencies_s[-1] < SLOW_LEAST_S:
+            return 0.0
+        return statistics.median(latencies_s[-number] for number in range(1, RECENT_LATENCIES + 1))
 
     def may_be_asked(self) -> bool:
         return not self._is_open or (self._trial is None and self._is_pause_over())

@@ -32,6 +32,7 @@ from services.router.routing.circuit_breaker import Attempt, BreakerState
 from services.router.routing.model_states import ClassModels, ModelState
 from services.router.routing.outcomes import CallOutcome, CallRole
 from services.router.routing.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
+from services.router.routing.saturation import ModelUse
 from services.router.routing.target import Target
 from services.router.routing.upstream import Upstream, begin, begin_span, end_span
 from services.router.schema.parameters import Parameters
@@ -137,8 +138,6 @@ class ModelSearch:
     async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
         """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
         self.attempts.refits += planned.is_refit or bool(planned.ignored) or not planned.streams
-        if planned.model_state.saturation.share is not None:
-            await planned.model_state.saturation.wait_for_room(self.key_id)
         upstream = await self._call(planned)
         again, self.again = self.again, None
         if again is None:
@@ -160,7 +159,7 @@ class ModelSearch:
         whole_s = self._whole_answer_s(model_state, max_tokens) if planned.streams else None
         streams = planned.streams and whole_s is None
         try:
-            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not streams)
+            model_use = await model_state.saturation.admit(self.key_id, prompt.tokens, is_whole=not streams)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
@@ -198,7 +197,7 @@ class ModelSearch:
             if whole_s is not None and isinstance(error, ProviderTimedOut):
                 model_state.pace.forget()
             if self.again is None or self.again.is_refit:
-                self._note(error, model_state)
+                self._note(error, model_state, model_use)
             else:
                 self._log_failure(error, target)
             forget_origin(error)
@@ -291,7 +290,7 @@ class ModelSearch:
             return CallRole.SHADOW
         return CallRole.CANARY if self.models.canary_model is model_state else CallRole.BASELINE
 
-    def _note(self, error: ProviderError, model_state: ModelState) -> None:
+    def _note(self, error: ProviderError, model_state: ModelState, model_use: ModelUse) -> None:
         target = model_state.target
         if isinstance(error, CannotDo):
             # No request was sent.
@@ -311,7 +310,7 @@ class ModelSearch:
             self.refusals.no_room = too_long_for(target.context_tokens)
         if error.failure is Failure.BUSY:
             account_id = self.chat.account_id or self.key_id
-            refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)
+            refusal = model_state.saturation.turned_away(error.retry_after_s, model_use, account_id)
             self.refusals.add_saturated(refusal)
 
     def to_raise(self) -> LegatoError:

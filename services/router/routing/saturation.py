@@ -5,6 +5,8 @@ That time depends on the request, and a reasoning model is silent at first. So l
 and counts as such only if the routes say so: for a server that queues without reporting it.
 """
 
+import asyncio
+import contextlib
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -15,7 +17,8 @@ from services.chassis.errors import LegatoError
 from services.chassis.load.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Permit, QueueingSignal, low_sample
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
-from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff
+from services.router.routing.backoff import ACCEPTED_AFTER_S, LONGEST_BACKOFF_S, ModelBackoff
+from services.router.routing.learned_limit import LearnedLimit
 from services.router.routing.model_share import RouterShare
 from services.router.routing.queue_watch import QueueWatch
 
@@ -50,6 +53,9 @@ class ModelSaturation:
         self._tolerated_s = tolerated_s
         self._normal = Normal(clock)
         self.backoff = ModelBackoff(clock)
+        # What the server's refusals tell of its places.
+        self._learned = LearnedLimit(clock)
+        self._refused = 0
         # If the model is slow even at low load, the slowness is not ours: the normal times are learned again.
         self.gate = Gate(
             "The model",
@@ -68,6 +74,8 @@ class ModelSaturation:
         self.share: RouterShare | None = None
         # Polls the server's queue if it is published.
         self.queue_watch: QueueWatch | None = None
+        # Of chats that wait until a probe of the backoff is accepted, refused or over.
+        self._awaited_outcomes: list[asyncio.Future[None]] = []
         # Number of answers in progress.
         self.answering = 0
         # Chats without a first piece yet, oldest first, with their normal time if it is known.
@@ -80,24 +88,58 @@ class ModelSaturation:
     def limit_by(self, share: RouterShare) -> None:
         """Makes the share the limit."""
         self.share = share
-        self.gate.count_places = partial(share.places_of, self.gate)
+        self.gate.count_places = self._count_places
+
+    def _count_places(self) -> int:
+        places = self.gate.most if self.share is None else self.share.places_of(self.gate)
+        return int(min(places, self._learned.places))
 
     def has_room_for(self, key_id: str) -> bool:
         """Tells if another chat of the key may enter, now or when the share has grown."""
         return self.gate.has_room_for(key_id) or (self.share is not None and self.share.may_grow)
 
-    async def wait_for_room(self, key_id: str) -> None:
-        """Waits for a larger share if the present one is used up, and may grow."""
-        has_room = partial(self.gate.has_room_for, key_id)
-        if self.share is not None and not has_room() and self.share.may_grow:
-            await self.share.wait(has_room)
+    async def admit(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
+        """Admits one chat, like `enter`, but waits before for the outcome of the probes of a backoff if no more may be
+        sent, and for a larger share if the present one is used up, and may grow."""
+        if self.backoff.is_on:
+            await self._wait_for_probes(key_id)
+        if self.share is not None:
+            has_room = partial(self.gate.has_room_for, key_id)
+            if not has_room() and self.share.may_grow:
+                await self.share.wait(has_room)
+        return self.enter(key_id, prompt_tokens, is_whole=is_whole)
+
+    async def _wait_for_probes(self, key_id: str) -> None:
+        """Returns when a probe of the key's backoff was accepted, or may have been, or when there is room for one.
+        Raises SATURATED when one is refused."""
+        if self._may_probe(key_id):
+            return
+        refusals = self.backoff.refusals(key_id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ACCEPTED_AFTER_S):
+                while not self._may_probe(key_id) and self.backoff.refusals(key_id) <= refusals:
+                    outcome = asyncio.get_running_loop().create_future()
+                    self._awaited_outcomes.append(outcome)
+                    await outcome
+        if self.backoff.refusals(key_id) > refusals:
+            raise self.gate.refuse(latest_s=self.backoff.left_s(key_id))
+
+    def _may_probe(self, key_id: str) -> bool:
+        running_of_key = self.gate.running_by_key.get(key_id, 0)
+        return self.backoff.has_room(key_id, self.gate.running, running_of_key)
+
+    def _report_outcome(self) -> None:
+        """Wakes the chats that wait for the outcome of a probe."""
+        awaited, self._awaited_outcomes = self._awaited_outcomes, []
+        for outcome in awaited:
+            if not outcome.done():
+                outcome.set_result(None)
 
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
         """Admits one chat; `is_whole` means that it does not stream. Raises SATURATED."""
         self._note_overdue()
         running, running_of_key = self.gate.running, self.gate.running_by_key.get(key_id, 0)
         if not self.backoff.has_room(key_id, running, running_of_key):
-            # There may be room as soon as a probe is answered.
             raise self.gate.refuse(latest_s=self.backoff.left_s(key_id))
         try:
             place = self.gate.acquire(key_id)
@@ -110,7 +152,7 @@ class ModelSaturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe = self.backoff.send(key_id, running, running_of_key)
-        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running < LEAST_CHATS)
+        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running, self._refused)
         normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[model_use] = normal_s
@@ -119,6 +161,9 @@ class ModelSaturation:
     def begun(self, model_use: "ModelUse", first: Piece) -> None:
         self.answering += 1
         self.backoff.accepted(model_use.place.key_id)
+        # Some of those that ran when it was sent may have been refused since.
+        self._report_outcome()
+        self._learned.accepted(min(model_use.beside, self.gate.running - 1))
         if self._signal is None:
             return
         if model_use in self._overdue:
@@ -128,7 +173,7 @@ class ModelSaturation:
         took_s = self._clock.elapsed_s() - model_use.place.entered_s
         size = model_use.size(first)
         normal_s = self._normal.time_s(size)
-        self._normal.note(size, took_s, is_calm=model_use.is_calm)
+        self._normal.note(size, took_s, is_calm=model_use.beside < LEAST_CHATS)
         if normal_s is not None and not model_use.was_late:
             pressure = (took_s - normal_s) / max(normal_s, self._tolerated_s)
             self._signal.note(pressure, model_use.place.entered_s, model_use.place.key_id)
@@ -136,16 +181,27 @@ class ModelSaturation:
     def gone(self, model_use: "ModelUse") -> None:
         if model_use.probe is not None:
             self.backoff.over(model_use.place.key_id, model_use.probe)
+            self._report_outcome()
         self.answering -= model_use.has_begun
         self._begun_or_gone(model_use)
 
-    def turned_away(self, retry_after_s: float | None, key_id: str, account_id: str) -> LegatoError:
-        """Records that the server refused a chat of this key as full. Returns the error for the client."""
+    def turned_away(self, retry_after_s: float | None, model_use: "ModelUse", account_id: str) -> LegatoError:
+        """Records that the server refused a chat as full, which has left. Returns the error for the client."""
+        key_id = model_use.place.key_id
+        running, running_of_key = self.gate.running, self.gate.running_by_key.get(key_id, 0)
+        # Some of those that it was sent beside have ended since, and some have been refused.
+        beside = max(running, model_use.beside - (self._refused - model_use.refused_before))
+        self._refused += 1
+        self._learned.refused(beside, running_of_key, len(self.gate.running_by_key))
+        if self._learned.is_known:
+            self.gate.count_places = self._count_places
         if retry_after_s is None:
-            return self.gate.refuse()
-        running_of_key = self.gate.running_by_key.get(key_id, 0)
-        self.backoff.refused(retry_after_s, key_id, account_id, self.gate.running, running_of_key)
-        return self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
+            refusal = self.gate.refuse()
+        else:
+            self.backoff.refused(retry_after_s, key_id, account_id, running, running_of_key)
+            refusal = self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
+        self._report_outcome()
+        return refusal
 
     def _begun_or_gone(self, model_use: "ModelUse") -> None:
         self._waiting.pop(model_use, None)
@@ -193,8 +249,10 @@ class ModelUse:
     probe: object | None
     prompt_tokens: int
     is_whole: bool
-    # Admitted at so low a load that it cannot have queued behind our other chats.
-    is_calm: bool
+    # How many other chats ran when it was admitted.
+    beside: int
+    # How many the server had refused by then.
+    refused_before: int
     # Whether it was counted as late before it began.
     was_late: bool = False
     has_begun: bool = False

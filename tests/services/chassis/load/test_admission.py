@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from services.chassis.load.admission import OVERCOMMITMENT
+from services.chassis.load.admission import LATEST_RETRY_S, OVERCOMMITMENT
 from tests.services.chassis.gate_harness import CALM, GateHarness
 from tests.support.fakes import FakeClock
 
@@ -59,6 +59,41 @@ def test_constant_is_never_passed_and_has_room_for_small_keys(clock: FakeClock) 
     harness.fill("small")
     assert (harness.running_of("greedy"), harness.running_of("small")) == (7, 5)
     harness.refusal("a third")
+
+
+def test_part_of_a_constant_is_shared_like_a_constant(clock: FakeClock) -> None:
+    harness = GateHarness(clock, most=24)
+    harness.gate.count_places = lambda: 12
+    harness.let_in(1, "small")
+    harness.fill("greedy")
+    harness.fill("small")
+    assert (harness.running_of("greedy"), harness.running_of("small")) == (7, 5)
+    harness.refusal("a third")
+
+
+def test_key_that_was_refused_finds_a_place_when_it_asks_again(clock: FakeClock) -> None:
+    harness = GateHarness(clock, most=12)
+    harness.fill("greedy")
+    harness.refusal("quiet")
+    for place in harness.places[:4]:
+        place.release()
+        harness.refusal("greedy")
+    harness.let_in(1, "quiet")
+    # It keeps finding one, though it runs nothing in between.
+    for _ in range(10):
+        harness.places.pop().release()
+        clock.advance(LATEST_RETRY_S / 2)
+        harness.fill("greedy")
+        harness.let_in(1, "quiet")
+
+
+def test_places_for_a_key_that_does_not_ask_again_go_to_the_others(clock: FakeClock) -> None:
+    harness = GateHarness(clock, most=12)
+    harness.fill("greedy")
+    harness.refusal("quiet")
+    harness.let_out(12)
+    clock.advance(LATEST_RETRY_S)
+    harness.let_in(12, "greedy")
 
 
 def test_key_that_is_alone_has_the_whole_constant(clock: FakeClock) -> None:

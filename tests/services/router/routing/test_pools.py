@@ -15,7 +15,13 @@ from services.chassis.telemetry.log import Log
 from services.router.prompts.conversation import digest_conversation
 from services.router.providers.base import Provider
 from services.router.routing.candidates import in_turn
-from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW, SLOW_LATENCIES, SLOW_LEAST_S, CircuitBreaker
+from services.router.routing.circuit_breaker import (
+    FAILURES_IN_A_ROW,
+    SLOW_LATENCIES,
+    SLOW_LEAST_S,
+    Attempt,
+    CircuitBreaker,
+)
 from services.router.routing.class_route import ClassRoute
 from services.router.routing.model_states import ClassModels, ModelState, WeightedModel
 from services.router.routing.saturation import ModelSaturation, ModelUse
@@ -125,7 +131,9 @@ def test_load_alone_moves_no_conversation(clock: FakeClock) -> None:
 def test_member_in_backoff_spills_for_the_key_that_was_refused(clock: FakeClock) -> None:
     pool = Pool(clock, WEIGHTS, {"spare": 1})
     conversation = pool.preferring("b")
-    pool.members["b"].saturation.turned_away(10, KEY, "acct_1")
+    [refused] = pool.load("b", 1)
+    refused.release()
+    pool.members["b"].saturation.turned_away(10, refused, "acct_1")
     order = pool.order(conversation)
     assert (order[-2:], order.index("spare")) == (["spare", "b"], 2)
     clock.advance(10)
@@ -146,6 +154,41 @@ def test_member_that_is_slow_to_begin_spills_until_it_answers(clock: FakeClock) 
     assert (order[2], order[3]) == ("c", "spare")
     waiting.begun()
     assert pool.order(conversation)[0] == "c"
+
+
+def serve(pool: Pool, clock: FakeClock, latencies_s: dict[str, float], chats: int) -> Counter[str]:
+    """Sends new conversations, ten a second. Returns how many each member got."""
+    waiting: list[tuple[float, Attempt]] = []
+    served: Counter[str] = Counter()
+    for conversation in CONVERSATIONS[:chats]:
+        clock.advance(0.1)
+        now_s = clock.elapsed_s()
+        for begun in [each for each in waiting if each[0] <= now_s]:
+            begun[1].begun()
+            waiting.remove(begun)
+        [name] = pool.first([conversation])
+        served[name] += 1
+        waiting.append((now_s + latencies_s[name], pool.members[name].breaker.start_attempt()))
+    clock.advance(max(latencies_s.values()))
+    for _, attempt in waiting:
+        attempt.begun()
+    return served
+
+
+def test_member_that_is_far_slower_than_its_peers_gets_next_to_no_new_conversations(clock: FakeClock) -> None:
+    pool = Pool(clock, WEIGHTS)
+    served = serve(pool, clock, {"a": 0.05, "b": 0.05, "c": 15.0}, 3000)
+    assert served["c"] < 0.03 * 3000
+    # When it is as fast as the others, it has its share again.
+    served = serve(pool, clock, dict.fromkeys(WEIGHTS, 0.05), 3000)
+    assert served["c"] > 0.9 * 3000 * WEIGHTS["c"] / 100
+
+
+def test_members_that_differ_as_models_do_keep_their_shares(clock: FakeClock) -> None:
+    served = serve(Pool(clock, WEIGHTS), clock, {"a": 0.5, "b": 1.0, "c": 4.0}, 3000)
+    assert {name: count / 3000 for name, count in served.items()} == pytest.approx(
+        {name: weight / 100 for name, weight in WEIGHTS.items()}, rel=0.1
+    )
 
 
 def test_candidates_are_judged_when_they_are_needed(clock: FakeClock) -> None:

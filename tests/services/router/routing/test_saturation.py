@@ -41,6 +41,11 @@ class Model:
         """Adds chats that do not tell how long they waited."""
         self.running += [self.saturation.enter("key", 100, is_whole=True) for _ in range(count)]
 
+    def refuse(self, retry_after_s: float | None) -> LegatoError:
+        model_use = self.saturation.enter("key", 100)
+        model_use.release()
+        return self.saturation.turned_away(retry_after_s, model_use, "account")
+
     def empty(self) -> None:
         for model_use in self.running:
             model_use.release()
@@ -260,7 +265,7 @@ def test_nothing_is_measured_where_it_is_switched_off(clock: FakeClock) -> None:
 def test_word_of_a_server_leaves_room_for_probes_and_no_limit_once_one_is_answered(clock: FakeClock) -> None:
     model = Model(clock, tolerated_s=0.0)
     for _ in range(MANY):
-        model.saturation.turned_away(30, "key", "account")
+        model.refuse(30)
     model.fill(LEAST_PROBES)
     with pytest.raises(LegatoError) as refused:
         model.fill(1)
@@ -272,5 +277,5 @@ def test_word_of_a_server_leaves_room_for_probes_and_no_limit_once_one_is_answer
 
 def test_server_that_names_no_time_is_asked_by_everybody(clock: FakeClock) -> None:
     model = Model(clock, tolerated_s=0.0)
-    assert model.saturation.turned_away(None, "key", "account").retry_after_s is not None
+    assert model.refuse(None).retry_after_s is not None
     model.fill()

@@ -115,20 +115,48 @@ async def test_one_wrong_header_does_not_close_a_class_with_one_model(socket_fol
         assert [answer.text for answer in answers] == ["Hello, world!"] * 13
 
 
-async def test_while_a_server_wants_to_be_left_alone_few_chats_at_a_time_try_it(socket_folder: Path, log: Log) -> None:
+@asynccontextmanager
+async def router_in_backoff(folder: Path, log: Log, upstream: Upstream, probed: Reply) -> AsyncIterator[Router]:
+    """A router whose only model lets few probes through, of which as many as it may run wait for this reply."""
     refusals = MOST_PROBES.bit_length()
-    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+    async with running_router(folder, log, {target("main"): upstream}) as router:
         upstream.default_reply = Reply(status=503, headers={"retry-after": "60"})
         for _ in range(refusals):
             await refusal_of(router)
-        upstream.default_reply = Reply(delay_s=0.5)
-        probes = [router.open() for _ in range(LEAST_PROBES)]
+        upstream.default_reply = probed
+        upstream.requests.clear()
+        yield router
+
+
+async def test_while_a_server_wants_to_be_left_alone_few_chats_at_a_time_try_it_and_the_others_wait(
+    socket_folder: Path, log: Log
+) -> None:
+    async with Upstream() as upstream, router_in_backoff(socket_folder, log, upstream, Reply(delay_s=0.5)) as router:
+        chats = [router.open() for _ in range(100)]
         async with asyncio.timeout(60):
-            await upstream.received(refusals + LEAST_PROBES)
-        assert (await refusal_of(router)).reason is Reason.SATURATED
-        assert len(upstream.requests) == refusals + LEAST_PROBES
-        assert [(await read(probe)).text for probe in probes] == ["Hello, world!"] * LEAST_PROBES
-        assert (await router.ask()).text == "Hello, world!"
+            await upstream.received(LEAST_PROBES)
+        assert len(upstream.requests) == LEAST_PROBES
+        upstream.default_reply = Reply()
+        assert {(await read(chat)).text for chat in chats} == {"Hello, world!"}
+
+
+async def test_chats_that_wait_for_probes_are_refused_with_them(socket_folder: Path, log: Log) -> None:
+    refusal = Reply(status=503, headers={"retry-after": "60"}, delay_s=0.5)
+    async with Upstream() as upstream, router_in_backoff(socket_folder, log, upstream, refusal) as router:
+        outcomes = await asyncio.gather(*(refusal_of(router) for _ in range(20)))
+        assert {outcome.reason for outcome in outcomes} == {Reason.SATURATED}
+        assert len(upstream.requests) == LEAST_PROBES
+
+
+async def test_chat_takes_the_place_of_a_probe_whose_client_is_gone(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, router_in_backoff(socket_folder, log, upstream, Reply(delay_s=60)) as router:
+        probes = [router.open() for _ in range(LEAST_PROBES)]
+        await upstream.received(LEAST_PROBES)
+        upstream.default_reply = Reply()
+        waiting = asyncio.create_task(router.ask())
+        for probe in probes:
+            probe.cancel()
+        assert (await waiting).text == "Hello, world!"
 
 
 async def test_model_that_refuses_one_key_is_left_alone_by_that_key_while_another_model_serves(
@@ -157,11 +185,10 @@ async def test_greedy_key_leaves_room_for_another(socket_folder: Path, log: Log)
         running_router(socket_folder, log, {replace(target("main"), concurrency=6): upstream}) as router,
     ):
         await open_running(router, upstream, "small")
-        greedy = [await open_running(router, upstream) for _ in range(3)]
+        greedy = [await open_running(router, upstream) for _ in range(4)]
         assert (await refusal_of(router, key_id="greedy")).reason is Reason.SATURATED
         upstream.default_reply = Reply()
-        answers = await asyncio.gather(*(router.ask(key_id="small") for _ in range(2)))
-        assert [answer.text for answer in answers] == ["Hello, world!"] * 2
+        assert (await router.ask(key_id="small")).text == "Hello, world!"
         greedy[0].cancel()
 
 
