@@ -23,7 +23,6 @@ from services.router.routing.targets import Targets
 from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import RouterSettings
 
@@ -63,9 +62,8 @@ class RouterService:
         process.in_background(key_watch.run)
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
-        route_files = RouteFileServicer(model_states, reload, open_one, clock)
         content = ContentServicer(grounding, log)
-        self.servicers = [router, RouteAdminServicer(model_states, reload), route_files, previews, content]
+        self.servicers = [router, RouteAdminServicer(model_states, reload), previews, content]
 
 
 def _open_reports(process: Process) -> FleetReports:

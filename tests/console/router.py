@@ -19,7 +19,6 @@ from services.router.routing.targets import Targets
 from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
@@ -154,7 +153,6 @@ class Router:
         return [
             RouterServicer(completions, log),
             RouteAdminServicer(states, reload),
-            RouteFileServicer(states, reload, self._open_one, FakeClock()),
             GroundingAdminServicer(opened, completions.preview, log),
             ContentServicer(opened, log),
         ]

@@ -13,8 +13,8 @@ from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
 from cli.descriptions import described, value_of
 from cli.output import show_table
-from legato_protos.router.v1.route_files_pb2 import PreviewRouteFileRequest
 from legato_protos.router.v1.router_pb2 import (
+    DiffRoutesRequest,
     ListOutcomesRequest,
     ListTargetsRequest,
     ReloadRoutesRequest,
@@ -46,6 +46,7 @@ COLUMNS = [
 ]
 MISTAKEN = 2
 LOOK_EVERY_S = 1.0
+NOTHING_CHANGES = "nothing changes"
 FILE_WITH_MISTAKES = "mistaken"
 _Found = TypeVar("_Found")
 
@@ -114,21 +115,25 @@ def reload(invocation: Invocation, wait_s: float) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 def diff(invocation: Invocation, file: Path) -> None:
     """Show what a routes file would change on each router, without changing anything."""
-    from console.display.route_words import change_words
-
     try:
-        request = PreviewRouteFileRequest(text=file.read_text(encoding="utf-8"))
+        request = DiffRoutesRequest(text=file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise click.UsageError(f"{file} must be UTF-8 text.") from None
-    previews: list[dict[str, Any]] = []
-    for router, stub in invocation.services.route_files.items():
-        preview = call_service(stub.PreviewRouteFile, request)
-        mistakes = [f"{file}:{each.line}: {each.key}: {each.what}" for each in preview.mistakes]
-        changes = [change_words(change) for change in preview.changes]
-        previews.append({"router": router, "mistakes": mistakes, "changes": changes, "diff": list(preview.diff)})
-    lines = [line for each in previews for line in (each["router"], *each["mistakes"], *each["changes"], *each["diff"])]
-    invocation.say("\n".join(lines), {"routers": previews})
-    if any(each["mistakes"] for each in previews):
+
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
+        told = call_service(stub.DiffRoutes, request)
+        return [{"router": router, "mistakes": list(told.mistakes), "changes": list(told.changes)}]
+
+    told, failures = _ask_each(invocation, ask)
+    if invocation.json:
+        invocation.show({"routers": told})
+    for each in [] if invocation.json else told:
+        for mistake in each["mistakes"]:
+            click.echo(f"{each['router']}: {file}: {mistake}", err=True)
+        if not each["mistakes"]:
+            click.echo("\n".join([each["router"], *(each["changes"] or [NOTHING_CHANGES])]))
+    _fail_for(failures)
+    if any(each["mistakes"] for each in told):
         sys.exit(MISTAKEN)
 
 

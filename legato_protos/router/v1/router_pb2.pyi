@@ -909,6 +909,58 @@ class Shadow(_message.Message):
 Global___Shadow: _TypeAlias = Shadow  # noqa: Y015
 
 @_typing.final
+class DiffRoutesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Of a routes file."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiffRoutesRequest: _TypeAlias = DiffRoutesRequest  # noqa: Y015
+
+@_typing.final
+class DiffRoutesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MISTAKES_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """Of the routes that it describes; empty if it has a mistake."""
+    @_builtins.property
+    def mistakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why it would be refused."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in `ListTargetsResponse`."""
+
+    def __init__(
+        self,
+        *,
+        mistakes: _abc.Iterable[_builtins.str] | None = ...,
+        version: _builtins.str = ...,
+        changes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "mistakes", b"mistakes", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiffRoutesResponse: _TypeAlias = DiffRoutesResponse  # noqa: Y015
+
+@_typing.final
 class ListOutcomesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

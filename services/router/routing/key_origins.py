@@ -1,7 +1,6 @@
-"""Keeps a routes file that is edited from afar from sending API keys to other servers than before.
+"""Keeps a text that is to become the routes file from naming API keys for other servers than before.
 
-An operator of the console may change routes, but does not know the keys: a text that gives a key's variable or file to
-another server would tell it.
+Who may ask what a text would change need not know the keys, and the text is checked with them.
 """
 
 import os
@@ -11,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
-
-from services.router.routing.route_lines import KeyLines, Mistake
 
 # What the service's own variables begin with; and what those of providers' keys have in their names.
 _OWN_PREFIX: Final = "LEGATO_"
@@ -35,15 +32,11 @@ class KeyOrigins:
             for source in self._sources_of(provider):
                 self._servers[source] = self._servers.get(source, frozenset()) | {_server_of(provider)}
 
-    def find_moved_keys(self, text: str) -> list[Mistake]:
+    def find_moved_keys(self, text: str) -> list[str]:
         """Returns where a text in TOML would send an API key to a server that does not get it so far, or would have a
         variable or file read that is none of a provider's."""
-        lines, found = KeyLines(text), []
-        for name, provider in _providers_in(text).items():
-            if what := self._mistake_of(provider):
-                key = f"providers.{name}"
-                found.append(Mistake(lines.find(key), key, f"{what}: change this where the file is"))
-        return found
+        found = ((name, self._mistake_of(provider)) for name, provider in _providers_in(text).items())
+        return [f"providers.{name}: {what}: change this where the file is" for name, what in found if what]
 
     def _mistake_of(self, provider: Mapping[str, Any]) -> str:
         sources = self._sources_of(provider)

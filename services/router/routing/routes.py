@@ -24,7 +24,7 @@ from services.router.routing.class_route import ClassRoute, read_class_route
 from services.router.routing.provider_route import read_provider
 from services.router.routing.retention_promise import utc_today
 from services.router.routing.route_file import Table
-from services.router.routing.target import DEFAULT_TIMEOUTS, Target, read_target
+from services.router.routing.target import DEFAULT_TIMEOUTS, read_target
 from services.rules.model_classes import CLASSES
 
 DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
@@ -40,9 +40,6 @@ class Routes:
     characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
     # The same on every router whose file says the same; empty if they come from no file.
     version: str = ""
-    # All models of the file by their names in it, and all providers, whether a class uses them or not.
-    models: Mapping[str, Target] = field(default_factory=dict)
-    described_providers: Mapping[str, ProviderRoute] = field(default_factory=dict)
 
     @property
     def uses_local_model(self) -> bool:
@@ -136,7 +133,7 @@ class _Reader:
                 self.mistakes.append(f"classes.{name}: is missing")
         used = {target.provider for route in classes.values() for target in route.called}
         used_providers = {name: route for name, route in providers.items() if name in used}
-        return Routes(used_providers, classes, characters, _version_of(document, characters), models, providers)
+        return Routes(used_providers, classes, characters, _version_of(document, characters))
 
     def _read_character(self, table: Table, default: str) -> Character:
         try:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from cli.commands.service import routes as routes_command
 from cli.main import legato
-from legato_protos.router.v1 import route_files_pb2, route_files_pb2_grpc, router_pb2, router_pb2_grpc
+from legato_protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.routing.retention_promise import utc_today
@@ -235,6 +235,11 @@ class Admin(router_pb2_grpc.RouteAdminServiceServicer):
     async def ListOutcomes(self, request: Any, context: Any) -> router_pb2.ListOutcomesResponse:
         return router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
 
+    async def DiffRoutes(self, request: Any, context: Any) -> router_pb2.DiffRoutesResponse:
+        if request.text == "cedar":
+            return router_pb2.DiffRoutesResponse(mistakes=['classes.forte.models: no model named "cedar"'])
+        return router_pb2.DiffRoutesResponse(changes=["- forte: 1. maple", "+ forte: 1. cedar"])
+
     async def ResumeCanary(self, request: Any, context: Any) -> router_pb2.ResumeCanaryResponse:
         self.resumed.append(request.class_id)
         return router_pb2.ResumeCanaryResponse()
@@ -268,42 +273,24 @@ async def test_every_replica_is_asked(log: Log) -> None:
         await server.stop(0)
 
 
-class Files(route_files_pb2_grpc.RouteFileServiceServicer):
-    async def GetRouteFile(self, request: Any, context: Any) -> route_files_pb2.GetRouteFileResponse:
-        raise NotImplementedError
-
-    async def TryModel(self, request: Any, context: Any) -> route_files_pb2.TryModelResponse:
-        raise NotImplementedError
-
-    async def WriteRouteFile(self, request: Any, context: Any) -> route_files_pb2.WriteRouteFileResponse:
-        raise NotImplementedError
-
-    async def PreviewRouteFile(self, request: Any, context: Any) -> route_files_pb2.PreviewRouteFileResponse:
-        if "cedar" in request.text:
-            mistake = route_files_pb2.RouteMistake(line=3, key="classes.forte.models", what='no model named "cedar"')
-            return route_files_pb2.PreviewRouteFileResponse(mistakes=[mistake])
-        kind = route_files_pb2.ROUTE_CHANGE_KIND_WEIGHT
-        change = route_files_pb2.RouteChange(kind=kind, class_id="forte", model_name="maple", before="1", after="2")
-        return route_files_pb2.PreviewRouteFileResponse(changes=[change], diff=["-maple = 1", "+maple = 2"])
-
-
-async def test_difference_of_a_file_is_shown_for_each_router(log: Log, tmp_path: Path) -> None:
+async def test_what_a_file_would_change_is_shown_for_each_router(log: Log, tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
-    server = await serve(Files(), log)
-    address = f"127.0.0.1:{server.port}"
+    servers = [await serve(Admin(), log) for _ in range(2)]
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
     file.write_text("maple")
-    shown = json.loads((await run([address], "routes", "diff", str(file))).stdout)
-    told = {
-        "mistakes": [],
-        "changes": ["forte: maple has weight 2 instead of 1."],
-        "diff": ["-maple = 1", "+maple = 2"],
-    }
-    assert shown == {"routers": [{"router": address, **told}]}
+    shown = json.loads((await run(addresses, "routes", "diff", str(file))).stdout)
+    told = {"mistakes": [], "changes": ["- forte: 1. maple", "+ forte: 1. cedar"]}
+    assert shown == {"routers": [{"router": address, **told} for address in addresses]}
     file.write_text("cedar")
-    mistaken = await run([address], "routes", "diff", str(file))
+    mistaken = await run(addresses, "routes", "diff", str(file))
     assert mistaken.exit_code == 2
-    assert f"{file}:3: classes.forte.models: no model named" in json.loads(mistaken.stdout)["routers"][0]["mistakes"][0]
-    await server.stop(0)
+    assert json.loads(mistaken.stdout)["routers"][0]["mistakes"] == ['classes.forte.models: no model named "cedar"']
+    runner = CliRunner(env={"LEGATO_ROUTER_ADDRESS": addresses[0]})
+    for_people = await asyncio.to_thread(runner.invoke, legato, ["routes", "diff", str(file)])
+    assert (for_people.exit_code, for_people.stdout) == (2, "")
+    assert for_people.stderr == f'{addresses[0]}: {file}: classes.forte.models: no model named "cedar"\n'
+    for server in servers:
+        await server.stop(0)
 
 
 def test_file_that_is_no_text_has_no_difference_to_show(tmp_path: Path) -> None:
