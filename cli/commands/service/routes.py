@@ -24,6 +24,7 @@ from legato_protos.router.v1.router_pb2 import (
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.rules.model_classes import CLASSES
 from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 from services.rules.staged_files import StagedFile, find_obstacles
@@ -69,10 +70,13 @@ def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
     except SettingsError as error:
         mistakes = str(error).splitlines()
     checked = {"ok": not mistakes, "mistakes": mistakes, "warnings": warnings, "routes_version": version}
-    verdict = mistakes or [f"The routes are valid. Their version is {version}."]
-    invocation.say("\n".join([*verdict, *warnings]), checked)
     if mistakes:
+        if invocation.json:
+            invocation.show(checked)
+        else:
+            click.echo("\n".join(mistakes), err=True)
         sys.exit(MISTAKEN)
+    invocation.say("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
 
 
 @routes.command()
@@ -116,7 +120,9 @@ def reload(invocation: Invocation, wait_s: float) -> None:
 def diff(invocation: Invocation, file: Path) -> None:
     """Show what a routes file would change on each router, without changing anything."""
     try:
-        request = DiffRoutesRequest(text=file.read_text(encoding="utf-8"))
+        request = DiffRoutesRequest(text=read_small_file(file))
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise click.UsageError(f"{file} must be UTF-8 text.") from None
 

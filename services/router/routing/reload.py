@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import tomllib
 from pathlib import Path
 from typing import Final
 
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
 from services.router.routing.key_origins import KeyOrigins
@@ -23,18 +25,21 @@ class Reload:
         self._model_states = model_states
         self._log = log
         self._key_origins = KeyOrigins(path.parent)
+        with contextlib.suppress(OSError, ValueError):
+            self._key_origins.note(read_small_file(path))
 
     def read(self, text: str) -> Routes:
         """Returns the routes that the file would have with this text, which may send no API key to another server than
         the file does; raises RoutesMistaken."""
-        routes = read_routes(text, self._path, timeouts=self._timeouts)
         try:
-            self._key_origins.note(self._path.read_text(encoding="utf-8"))
+            self._key_origins.note(read_small_file(self._path))
         except (OSError, ValueError):
             raise RoutesMistaken(self._path, ["cannot be read, so it is unknown which server gets which key"]) from None
-        if moved := self._key_origins.find_moved_keys(text):
-            raise RoutesMistaken(self._path, moved)
-        return routes
+        # Before any key is read. A text that is no TOML names none, and has its own mistake.
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            if moved := self._key_origins.find_moved_keys(text):
+                raise RoutesMistaken(self._path, moved)
+        return read_routes(text, self._path, timeouts=self._timeouts)
 
     def load(self, version: str = "") -> Routes:
         """Returns the routes of the file, which must have this version, if one is given; raises SettingsError."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
 from services.router.providers.base import ProviderRoute, Timeouts
@@ -75,7 +76,7 @@ def load_routes(
     """Loads and validates the file; `timeouts` are the defaults for models without their own. What providers promise
     must hold today. Without `has_keys`, API keys are not looked for: they are on other machines."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small_file(path)
     except OSError as error:
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:

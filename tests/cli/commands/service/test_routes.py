@@ -205,13 +205,13 @@ def test_file_is_checked_without_a_service(file: Path) -> None:
     assert checked["routes_version"] == (load_routes(file).version if is_right else None)
 
 
-def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:
+def test_mistakes_in_a_checked_file_are_a_line_each_beside_the_output(tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     file.write_text("colour = 'red'")
     result = CliRunner().invoke(legato, ["routes", "check", str(file)])
-    assert result.exit_code == 2
-    assert f"{file}: colour: is not a known key" in result.stdout.splitlines()
-    assert f"{file}: classes.mezzo: is missing" in result.stdout.splitlines()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{file}: colour: is not a known key" in result.stderr.splitlines()
+    assert f"{file}: classes.mezzo: is missing" in result.stderr.splitlines()
 
 
 class Admin(router_pb2_grpc.RouteAdminServiceServicer):

@@ -90,3 +90,30 @@ def test_key_file_goes_to_no_other_server_by_another_name_of_it(reload: Reload, 
     own = text.replace('"host.key"', f'"{alias.format(folder=tmp_path.name, path=tmp_path / "host.key")}"')
     assert mistakes_of(reload, own.replace(OWN, THIEF)) == [MOVED]
     assert mistakes_of(reload, own) == []
+
+
+def test_keys_of_a_text_are_read_only_once_their_server_is_known_to_get_them(reload: Reload, tmp_path: Path) -> None:
+    # It would be told that there is no such file.
+    nowhere = f"{tmp_path.parent}/nowhere/host.key"
+    [mistake] = mistakes_of(reload, FILE.replace('env = "HOST_API_KEY"', f'file = "{nowhere}"'))
+    assert mistake.startswith(f"providers.host: names a file, {nowhere}, outside the folders")
+
+
+def test_file_behind_a_variable_passes_for_no_other_server(
+    reload: Reload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host.key").write_text("canary-of-a-key")
+    monkeypatch.delenv("HOST_API_KEY")
+    monkeypatch.setenv("HOST_API_KEY_FILE", str(tmp_path / "host.key"))
+    by_file = FILE.replace('api_key_env = "HOST_API_KEY"', 'api_key_file = "host.key"')
+    assert mistakes_of(reload, by_file) == []
+    assert mistakes_of(reload, by_file.replace(OWN, THIEF)) == [MOVED]
+
+
+def test_variable_that_leads_to_the_file_of_a_key_passes_for_no_other_server(
+    reload: Reload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host.key").write_text("canary-of-a-key")
+    (tmp_path / "routes.toml").write_text(FILE.replace('env = "HOST_API_KEY"', 'file = "host.key"'))
+    monkeypatch.setenv("OTHER_KEY_FILE", str(tmp_path / "host.key"))
+    assert mistakes_of(reload, FILE.replace("HOST_API_KEY", "OTHER_KEY").replace(OWN, THIEF)) == [MOVED]

@@ -1,6 +1,8 @@
 """The routes file: what it gives, and how its mistakes are told."""
 
+import os
 import re
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -338,3 +340,55 @@ def test_model_may_continue_answers_in_the_way_of_its_server(routes_file: Path) 
         routes_file.write_text(GOOD.replace(base, f"{base}\ncontinues = {written}"))
         with pytest.raises(SettingsError, match="continues: must be true"):
             load_routes(routes_file, {"HOST_KEY": "secret"})
+
+
+@pytest.fixture
+def pipe() -> Iterator[Path]:
+    """Gives the path of a pipe that has a text and an end: reading it does not wait."""
+    reader, writer = os.pipe()
+    os.write(writer, b"secret")
+    os.close(writer)
+    yield Path(f"/dev/fd/{reader}")
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mistake"),
+    [
+        (
+            "[classes.forte]",
+            '[classes.forte]\ncharacter = "{file}.md"',
+            "classes.forte.character: cannot read {file}.md: {why}",
+        ),
+        (
+            'api_key_env = "HOST_KEY"',
+            'api_key_file = "{file}"',
+            "providers.host.api_key_file: cannot read {file}: {why}",
+        ),
+        ('"HOST_KEY"', '"OTHER_KEY"', "providers.host.api_key_env: OTHER_KEY_FILE: cannot read {file}: {why}"),
+    ],
+)
+def test_files_that_are_named_are_small_and_regular(
+    routes_file: Path, pipe: Path, before: str, after: str, mistake: str
+) -> None:
+    file = routes_file.with_name("named")
+    file.with_suffix(".md").symlink_to(file)
+    routes_file.write_text(GOOD.replace(before, after.format(file=file)))
+    environ = {"HOST_KEY": "secret", "OTHER_KEY_FILE": str(file)}
+    for is_large, why in ((False, "not a regular file"), (True, "larger than 1 MiB")):
+        file.unlink(missing_ok=True)
+        if is_large:
+            file.write_text("x" * (1024 * 1024 + 1))
+        else:
+            file.symlink_to(pipe)
+        with pytest.raises(SettingsError) as refused:
+            load_routes(routes_file, environ)
+        assert str(refused.value) == f"{routes_file}: {mistake.format(file=file, why=why)}"
+
+
+def test_routes_file_is_itself_small_and_regular(routes_file: Path, pipe: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read .*: not a regular file"):
+        load_routes(pipe, {"HOST_KEY": "secret"})
+    routes_file.write_text(GOOD + "#" * 1024 * 1024)
+    with pytest.raises(SettingsError, match=r"cannot read .*: larger than 1 MiB"):
+        load_routes(routes_file, {"HOST_KEY": "secret"})
