@@ -45,7 +45,6 @@ class RouterService:
         grounding = open_grounding(grounding_settings, clock, log, opened)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
         completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
-        opened.push_async_callback(completions.aclose)
         show_chats(completions, registry)
         show_prompt_memory(registry, prompt_memory)
         router = RouterServicer(completions, log, process.open_tracer())

@@ -33,7 +33,6 @@ COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
     *(
         "canary",
-        "shadow",
         "breaker",
         "attempts",
         "failures",
@@ -280,7 +279,6 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
         "router": router,
         **described(target, "class", "tier", "weight", "provider", "model"),
         "canary": _canary(target),
-        "shadow": f"{target.shadow.percent:g} %" if target.HasField("shadow") else None,
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,

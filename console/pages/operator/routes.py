@@ -28,7 +28,6 @@ BREAKERS: Final[dict[int, tuple[str, str]]] = {
 ROLES: Final[dict[int, str]] = {
     pb.CALL_ROLE_BASELINE: N_("serves"),
     pb.CALL_ROLE_CANARY: N_("canary"),
-    pb.CALL_ROLE_SHADOW: N_("shadow"),
 }
 
 
@@ -52,7 +51,7 @@ class RouterRoutes:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The outcomes of a class with a canary or a shadow: each model with its role, and verdicts on the new ones."""
+    """The outcomes of a class with a canary: each model with its role, and verdicts on the new ones."""
 
     class_id: str
     models: list[tuple[str, OutcomeSum]]
@@ -124,7 +123,7 @@ def _rolled_back(routers: list[RouterRoutes]) -> list[str]:
 
 
 def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
-    """Yields the evaluation of each class with a canary or a shadow that was called, summed over routers."""
+    """Yields the evaluation of each class with a canary that was called, summed over routers."""
     for class_id in CLASSES:
         by_role = {
             role: [each for each in outcomes if (each.class_id, each.role) == (class_id, role)] for role in ROLES

@@ -30,15 +30,6 @@ from services.router.routing.target import Target
 OpenProvider = Callable[[ProviderRoute, Timeouts], Provider]
 
 
-@dataclass(slots=True)
-class HedgedCalls:
-    """The calls of a model that raced with another's, and what the prompts of lost ones cost."""
-
-    spending: Spending
-    won: int = 0
-    lost: int = 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelState:
     """The runtime state of one model."""
@@ -51,7 +42,6 @@ class ModelState:
     calibration: Calibration = field(default_factory=Calibration)
     cut_prompts: CutPrompts = field(default_factory=CutPrompts)
     pace: AnswerPace = field(default_factory=AnswerPace)
-    hedges: HedgedCalls = field(default_factory=lambda: HedgedCalls(Spending()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +70,6 @@ class ClassModels:
     with_canary: "ClassModels | None" = None
     # Set only there.
     canary_model: ModelState | None = None
-    # Gets copies of chats, and has a state of its own: copies count for none that serves.
-    shadow_model: ModelState | None = None
 
     @property
     def canary(self) -> Canary | None:
@@ -115,7 +103,6 @@ class ModelStates:
         # Models share the connections to a provider unless their timeouts differ.
         self._providers: dict[tuple[ProviderRoute, Timeouts], Provider] = {}
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
-        self._shadow_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcomes: dict[str, ClassOutcomes] = {}
         self.by_class: Mapping[str, ClassModels] = {}
@@ -130,9 +117,7 @@ class ModelStates:
         self.routes = routes
         classes = routes.classes.values()
         wanted = {(routes.providers[target.provider], target) for route in classes for target in route.targets}
-        shadows = [route.shadow.target for route in classes if route.shadow is not None]
-        wanted_shadows = {(routes.providers[target.provider], target) for target in shadows}
-        keys = {(route, target.timeouts) for route, target in wanted | wanted_shadows}
+        keys = {(route, target.timeouts) for route, target in wanted}
         self._providers = {key: self._providers.get(key) or self._open_and_warm(*key) for key in keys}
         before = self._model_states
         self._model_states = {key: before.get(key) or self._open(*key) for key in wanted}
@@ -140,8 +125,6 @@ class ModelStates:
             target, saturation = key[1], self._model_states[key].saturation
             if target.concurrency and saturation.share is None:
                 saturation.limit_by(self._limits.share_of(name, target.concurrency, saturation.gate))
-        copied = {key: self._shadow_states.get(key) or self._open_shadow(*key) for key in wanted_shadows}
-        self._shadow_states = copied
         self.by_class = {class_id: self._models_of(class_id, route) for class_id, route in routes.classes.items()}
         for key, model_state in before.items():
             # Its server may have got a larger window.
@@ -182,7 +165,6 @@ class ModelStates:
             tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
             outcomes=self._outcomes_of(class_id, route),
             may_continue=any(target.continues is not None for target in route.targets),
-            shadow_model=self._shadow_of(route),
         )
         if route.canary is None:
             return models
@@ -194,23 +176,17 @@ class ModelStates:
 
     def _outcomes_of(self, class_id: str, route: ClassRoute) -> ClassOutcomes | None:
         """Returns the outcomes so far. The judgement on a canary is kept unless the canary has changed."""
-        if len(route.called) == 1:
+        if len(route.targets) == 1:
             self._outcomes.pop(class_id, None)
             return None
         outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
-        outcomes.keep(route.called)
+        outcomes.keep(route.targets)
         if outcomes.canary is None or outcomes.canary.route != route.canary:
             outcomes.canary = Canary(class_id, route.canary, self._log_rollback) if route.canary else None
         return outcomes
 
     def _state_of(self, target: Target) -> ModelState:
         return self._model_states[self.routes.providers[target.provider], target]
-
-    def _shadow_of(self, route: ClassRoute) -> ModelState | None:
-        if route.shadow is None:
-            return None
-        target = route.shadow.target
-        return self._shadow_states[self.routes.providers[target.provider], target]
 
     def _open_and_warm(self, route: ProviderRoute, timeouts: Timeouts) -> Provider:
         provider = self._open_provider(route, timeouts)
@@ -251,7 +227,6 @@ class ModelStates:
             CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
             Spending(target.cost),
             cut_prompts=CutPrompts(self._clock, partial(self._log_cut, target)),
-            hedges=HedgedCalls(Spending(target.cost)),
         )
 
     def _log_rollback(self, canary: Canary) -> None:
@@ -271,16 +246,6 @@ class ModelStates:
             model_name=target.model_name,
             prompt_tokens=model_tokens,
             reason=f"we count {tokens} tokens",
-        )
-
-    def _open_shadow(self, route: ProviderRoute, target: Target) -> ModelState:
-        """Opens the state of a model that gets copies. The number of copies is limited by themselves."""
-        return ModelState(
-            target,
-            self._providers[route, target.timeouts],
-            ModelSaturation(self._clock, 0.0, None),
-            CircuitBreaker(self._clock, lambda state: None),
-            Spending(target.cost),
         )
 
     def _log_state(self, target: Target, state: BreakerState) -> None:

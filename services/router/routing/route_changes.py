@@ -39,9 +39,6 @@ def _lines(routes: Routes) -> list[str]:
         if (canary := route.canary) is not None:
             accounts = "".join(f", {account_id}" for account_id in sorted(canary.accounts))
             lines.append(f"{class_id}: canary {_model(canary.target, f', {canary.percent:g} %{accounts}')}")
-        if (shadow := route.shadow) is not None:
-            share = f", {shadow.percent:g} %, {shadow.calls_per_minute} calls a minute"
-            lines.append(f"{class_id}: shadow {_model(shadow.target, share)}")
     for name, provider in sorted(routes.providers.items()):
         lines.append(f"provider {name}: {provider.kind}{_terms(provider, without={'name', 'kind', *_HIDDEN})}")
     return lines

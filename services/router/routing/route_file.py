@@ -1,8 +1,10 @@
 """Reads the tables of a TOML file key by key, and collects all mistakes, each with its key."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import MISSING
 from datetime import date
+from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args
 
 import msgspec
@@ -10,6 +12,7 @@ from msgspec import Meta
 
 from services.chassis.money import parse_usd
 
+NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 _LONGEST_S: Final = sys.float_info.max
 
 
@@ -92,9 +95,10 @@ class Table:
             for number, fields in enumerate(self.read(key, TABLES), start=1)
         ]
 
-    def finish(self) -> None:
+    def finish(self, removed: Mapping[str, str] = NO_KEYS) -> None:
+        """Reports the keys that were not read; `removed` says of those of earlier releases what has become of them."""
         for key in self._fields:
-            self.mistake(key, "is not a known key")
+            self.mistake(key, f"was removed: {removed[key]}; delete it" if key in removed else "is not a known key")
 
 
 def _read_nanos(kind: type, value: Any) -> Nanos:

@@ -126,13 +126,11 @@ class _Reader:
         tables = root.tables("classes")
         characters = {name: self._read_character(table, default_character) for name, table in tables.items()}
         classes = {name: read_class_route(name, table, models) for name, table in tables.items()}
-        for name, route in classes.items():
-            _check_region_of_shadow(tables[name], route, providers)
         root.finish()
         for name in CLASSES:
             if name not in classes:
                 self.mistakes.append(f"classes.{name}: is missing")
-        used = {target.provider for route in classes.values() for target in route.called}
+        used = {target.provider for route in classes.values() for target in route.targets}
         used_providers = {name: route for name, route in providers.items() if name in used}
         return Routes(used_providers, classes, characters, _version_of(document, characters))
 
@@ -142,18 +140,6 @@ class _Reader:
         except SettingsError as error:
             table.mistake("character", str(error))
             return load_character()
-
-
-def _check_region_of_shadow(table: Table, route: ClassRoute, providers: Mapping[str, ProviderRoute]) -> None:
-    """A copy of a chat must not leave the region of the models that serve it."""
-    if route.shadow is None or route.shadow.target.provider not in providers:
-        return
-    own = providers[route.shadow.target.provider].region
-    serving = {providers[target.provider].region for target in route.targets if target.provider in providers}
-    if others := sorted(serving - {own, ""}):
-        table.mistake(
-            "shadow", f"is at a provider of region {own or 'unknown'}, but the class is served in {others[0]}"
-        )
 
 
 def _version_of(document: dict[str, Any], characters: Mapping[str, Character]) -> str:

@@ -82,10 +82,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
                 targets.append(target)
             for tier, members in enumerate(models.tiers, start=1):
                 targets += (self._to_target(class_id, tier, member) for member in members)
-            if models.shadow_model is not None and models.route.shadow is not None:
-                target = self._to_target(class_id, 0, WeightedModel(models.shadow_model, 1))
-                target.shadow.CopyFrom(to_message(pb.Shadow, models.route.shadow))
-                targets.append(target)
         return targets
 
     def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
@@ -102,7 +98,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             share=None if share is None else share.places,
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
             canary=None,
-            shadow=None,
             promise_until=None if until is None else until.isoformat(),
             other_region=self._model_states.other_regions.get(target.provider),
         )

@@ -43,7 +43,6 @@ SPARE = router_pb2.Target(
     breaker_state=router_pb2.BREAKER_STATE_CLOSED,
     tier=2,
     weight=1,
-    shadow=router_pb2.Shadow(percent=2.5, calls_per_minute=60),
     promise_until="2999-12-31",
 )
 VERSION = "0123456789ab"
@@ -94,7 +93,6 @@ def test_models_are_shown_with_how_they_do() -> None:
             "provider": "host",
             "model": "vendor/big",
             "canary": "rolled back",
-            "shadow": None,
             "breaker": "half-open",
             "attempts": 12,
             "failures": 5,
@@ -121,7 +119,6 @@ def test_models_are_shown_with_how_they_do() -> None:
             "provider": "other",
             "model": "spare",
             "canary": None,
-            "shadow": "2.5 %",
             "breaker": "closed",
             "attempts": 0,
             "failures": 0,
@@ -143,10 +140,10 @@ def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
-        "canary", "shadow", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "share",
+        "canary", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "share",
         "routes_version", "notes",
     ]  # fmt: skip
-    shown = ["forte", "2", "1", "other", "spare", "-", "2.5", "%", "closed", "0", "0", "-", "0", "-", "-", VERSION]
+    shown = ["forte", "2", "1", "other", "spare", "-", "closed", "0", "0", "-", "0", "-", "-", VERSION]
     assert lines[2].split()[: len(shown)] == shown
 
 

@@ -52,11 +52,9 @@ def test_new_models_are_shown_with_their_outcomes_beside_those_that_serve(
     text = console.get("/operator/routes", session).text
     for words in (
         "canary, 5\u00a0% of accounts",
-        "shadow, 1\u00a0% of chats, at most 30 a minute",
         "Rolled back",
         "New models of forte",
         "Canary: cedar/cedar-2-max fails more often: 25.0 % of 120 against 0.5 % of 2,900.",
-        "Shadow: Neither fails clearly more often: 0.5 % of 2,900 against 0.0 % of 60.",
     ):
         assert words in text, words
     assert "New models of mezzo" not in text

@@ -74,7 +74,6 @@ def test_what_may_be_secret_in_an_address_is_not_told(tmp_path: Path) -> None:
 
 
 CANARY = f'{FORTISSIMO}\ncanary = {{ model = "small", percent = 5 }}'
-SHADOW = 'models = ["big"]\nshadow = { model = "small", percent = 5 }'
 # By each key that a class of the file may have, what the class says before and after a change of it.
 KEYS_OF_A_CLASS: Final = {
     "models": (FORTISSIMO, 'models = ["small", "big"]'),
@@ -83,13 +82,8 @@ KEYS_OF_A_CLASS: Final = {
     "canary.model": (CANARY, CANARY.replace('"small", percent', '"other", percent')),
     "canary.percent": (CANARY, CANARY.replace("5", "6")),
     "canary.accounts": (CANARY, CANARY.replace("5", '5, accounts = ["a"]')),
-    "shadow": ('models = ["big"]', SHADOW),
-    "shadow.model": (SHADOW, SHADOW.replace("small", "other")),
-    "shadow.percent": (SHADOW, SHADOW.replace("5", "6")),
-    "shadow.calls_per_minute": (SHADOW, SHADOW.replace("5", "5, calls_per_minute = 7")),
     "refuse_cut_prompts": (FORTISSIMO, f"{FORTISSIMO}\nrefuse_cut_prompts = true"),
     "first_token_s": (f"{FORTISSIMO}\nfirst_token_s = 8", f"{FORTISSIMO}\nfirst_token_s = 9"),
-    "hedge": (FORTISSIMO, f"{FORTISSIMO}\nhedge = true"),
     "character": (FORTISSIMO, f'{FORTISSIMO}\ncharacter = "own.md"'),
 }
 SMALL = GOOD[GOOD.index("[models.small]") : GOOD.index("[classes.mezzo]")]
@@ -113,7 +107,7 @@ def test_the_keys_that_are_told_are_all_that_a_class_may_have(tmp_path: Path, mo
         return read_key(table, key, kind, default)
 
     monkeypatch.setattr(Table, "read", read_and_record)
-    for lines in ("tiers = [{ big = 1 }]", CANARY, SHADOW):
+    for lines in ("tiers = [{ big = 1 }]", CANARY):
         read(tmp_path / "routes.toml", GOOD.replace(FORTISSIMO, lines))
     of_class = {name.removeprefix("classes.fortissimo.") for name in asked if name.startswith("classes.fortissimo.")}
     assert {name for name in of_class if not name.startswith("tiers.")} == set(KEYS_OF_A_CLASS)
