@@ -35,7 +35,7 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     registry.gauge("legato_breaker_state", breaker, states, *MODEL_LABELS)
     running = of_models({(): lambda model: model.saturation.gate.running})
     registry.gauge("legato_upstream_running", "Running chats at a model.", running, *MODEL_LABELS)
-    limit = "Limit of concurrent chats at a model: fixed, by its queue length, or by latency. 1000000: no limit."
+    limit = "Limit of concurrent chats at a model: fixed, or by its queue length. 1000000: no limit."
     limits = of_models({(): lambda model: model.saturation.gate.limit})
     registry.gauge("legato_upstream_limit", limit, limits, *MODEL_LABELS)
     show_shares(model_states, registry)

@@ -38,7 +38,7 @@ class RouterService:
         open_one = partial(open_provider, local_model_socket=model_socket)
         limits = _open_limits(settings, process)
         local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(routes, open_one, clock, log, settings.upstream_queueing_s, local_places, limits)
+        model_states = ModelStates(routes, open_one, clock, log, local_places, limits)
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)

@@ -160,7 +160,7 @@ class ModelSearch:
         whole_s = self._whole_answer_s(model_state, max_tokens) if planned.streams else None
         streams = planned.streams and whole_s is None
         try:
-            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not streams)
+            model_use = model_state.saturation.enter(self.key_id)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)

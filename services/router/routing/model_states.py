@@ -88,16 +88,14 @@ class ModelStates:
         open_provider: OpenProvider,
         clock: Clock,
         log: Log,
-        queueing_tolerated_s: float = 0.0,
         local_places: int | None = None,
         limits: FleetLimits | None = None,
     ) -> None:
-        """`queueing_tolerated_s` is the default for models without their own; `local_places` is the concurrency limit
-        of the bundled model, queued chats included. Without `limits`, those of models are of this router alone."""
+        """`local_places` is the concurrency limit of the bundled model, queued chats included. Without `limits`, those
+        of models are of this router alone."""
         self._open_provider = open_provider
         self._clock = clock
         self._log = log
-        self._queueing_tolerated_s = queueing_tolerated_s
         self._local_places = local_places
         self._limits = limits or FleetLimits(clock, log)
         # Models share the connections to a provider unless their timeouts differ.
@@ -214,9 +212,8 @@ class ModelStates:
         task.add_done_callback(self._tasks.discard)
 
     def _open(self, route: ProviderRoute, target: Target) -> ModelState:
-        tolerated_s = self._queueing_tolerated_s if target.queueing_s is None else target.queueing_s
         concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
-        saturation = ModelSaturation(self._clock, tolerated_s, concurrency)
+        saturation = ModelSaturation(self._clock, concurrency)
         if target.queue_metrics_url:
             gauge = QueueGauge(target.queue_metrics_url, target.model_name)
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)

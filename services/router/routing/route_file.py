@@ -27,9 +27,6 @@ POSITIVE: Final = Annotated[int, Meta(ge=1, description="must be a whole number 
 PERCENT: Final = Annotated[float, Meta(gt=0, le=100, description="must be a number above zero, up to 100")]
 FLAG: Final = Annotated[bool, Meta(description="must be true or false")]
 SECONDS: Final = Annotated[float, Meta(gt=0, le=_LONGEST_S, description="must be a number of seconds above zero")]
-SECONDS_OR_ZERO: Final = Annotated[
-    float, Meta(ge=0, le=_LONGEST_S, description="must be a number of seconds above zero, or 0")
-]
 DOLLARS: Final = Annotated[
     Nanos, Meta(description='must be dollars in a string, like "0.10", with at most nine decimals')
 ]

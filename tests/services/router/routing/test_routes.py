@@ -302,14 +302,14 @@ def test_model_has_tools_unless_it_is_the_bundled_one_or_the_file_says_so(routes
 def test_nothing_but_its_server_limits_a_model_unless_the_file_says_so(routes_file: Path) -> None:
     routes_file.write_text(GOOD)
     big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
-    assert (big.concurrency, big.queue_metrics_url, big.queueing_s) == (None, "", None)
+    assert (big.concurrency, big.queue_metrics_url) == (None, "")
 
 
 def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_file: Path) -> None:
-    more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3\nqueueing_s = 0.7'
+    more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3'
     routes_file.write_text(GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}"))
     big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
-    assert (big.queue_metrics_url, big.queue_most_waiting, big.queueing_s) == ("http://host.test/metrics", 3, 0.7)
+    assert (big.queue_metrics_url, big.queue_most_waiting) == ("http://host.test/metrics", 3)
 
 
 def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
