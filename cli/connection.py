@@ -36,7 +36,6 @@ from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from legato_protos.router.v1.content_pb2_grpc import ContentServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
-from legato_protos.router.v1.route_files_pb2_grpc import RouteFileServiceStub
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import open_certificates
@@ -127,11 +126,6 @@ class ServiceStubs:
     def routers(self) -> dict[str, RouteAdminServiceStub]:
         """The stubs of all replicas by address: each has its own routes and figures."""
         return {router: RouteAdminServiceStub(self.channel(router)) for router in self._find_routers()}
-
-    @property
-    def route_files(self) -> dict[str, RouteFileServiceStub]:
-        """The same, for their files."""
-        return {router: RouteFileServiceStub(self.channel(router)) for router in self._find_routers()}
 
     @property
     def meterings(self) -> list[CreditAdminServiceStub]:

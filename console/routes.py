@@ -32,7 +32,6 @@ from console.pages.operator import dead_letters as operator_dead_letters
 from console.pages.operator import keys as operator_keys
 from console.pages.operator import ledger as operator_ledger
 from console.pages.operator import reports as operator_reports
-from console.pages.operator import route_editor as operator_route_editor
 from console.pages.operator import routes as operator_routes
 from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
@@ -214,12 +213,6 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/operator/users/{user_id}/operator", post=operator_users.set_operator),
     *_page("/operator/routes", get=operator_routes.show),
     *_page("/operator/routes/reload", post=operator_routes.reload),
-    *_page("/operator/routes/edit", get=operator_route_editor.show, post=operator_route_editor.check),
-    *_page("/operator/routes/canary", post=operator_route_editor.edit_canary),
-    *_page("/operator/routes/resume", post=operator_routes.resume_canary),
-    *_page("/operator/routes/try", post=operator_route_editor.try_model),
-    *_page("/operator/routes/apply", post=operator_route_editor.apply),
-    *_page("/operator/routes/routes.toml", post=operator_route_editor.download),
     *_page("/operator/reports", get=operator_reports.show),
     *_page("/operator/reports.csv", get=operator_reports.download),
     *_page("/operator/ledger", get=operator_ledger.show),

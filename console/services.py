@@ -30,7 +30,6 @@ from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from legato_protos.router.v1.content_pb2_grpc import ContentServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
-from legato_protos.router.v1.route_files_pb2_grpc import RouteFileServiceStub
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
@@ -153,7 +152,6 @@ class MeteringCalls(ServiceCalls):
 class RouterCalls(ServiceCalls):
     router = _stub(RouterServiceStub)
     route_admin = _stub(RouteAdminServiceStub)
-    route_files = _stub(RouteFileServiceStub)
     grounding = _stub(GroundingAdminServiceStub)
     content = _stub(ContentServiceStub)
 

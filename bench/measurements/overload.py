@@ -2,7 +2,7 @@
 
 First the peak is measured, with slightly more concurrent chats than the provider has slots. Then chats arrive at
 multiples of that rate, at random times and regardless of earlier ones (open loop). Goodput counts complete answers
-only. Two bottlenecks are measured: a provider with few slots, which the router has to detect, and a provider that
+only. Two bottlenecks are measured: a provider with few slots, whose limit the routes state, and a provider that
 answers at once, so that the CPU is the limit; the load generator then uses the same CPU.
 """
 
@@ -17,13 +17,17 @@ import msgspec
 from bench.children import result_of, started_provider
 from bench.clients import Offer, Order, Outcome
 from bench.report import Progress, Row
-from tests.support.service import Service
+from tests.support.service import ROUTES, Service
 
 CURVE: Final = "overload"
 FAIRNESS: Final = "greedy key at 3x"
 EDGE_CURVE: Final = "overload of the edge"
 
 SLOTS: Final = 16
+# Slightly more chats than the provider has slots: the peak is measured with them, and the model's limit. It queues the
+# others silently.
+IN_FLIGHT: Final = SLOTS + SLOTS // 4
+MODEL: Final = "max_output_tokens = 131072"
 FIRST_S: Final = 0.1
 ANSWER_S: Final = 0.4
 
@@ -39,13 +43,11 @@ SHORTEST_S: Final = 1.0
 STEPS: Final = 1 + len(MULTIPLES) + 1 + 1 + len(EDGE_MULTIPLES)
 GOODPUT_LEAST: Final = 0.9
 
-# Rate limits are off, since saturation is measured. The provider queues silently, so the queue must be detected by
-# latency.
+# Rate limits are off, since saturation is measured.
 SETTINGS: Final = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",
     "LEGATO_REQUEST_BURST": "100000",
     "LEGATO_EDGE_QUEUEING_S": "0.05",
-    "LEGATO_UPSTREAM_QUEUEING_S": "0.5",
 }
 
 
@@ -101,7 +103,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def measure_curve(harness: OverloadHarness, multiples: Sequence[float], greedy_multiple: float) -> Iterator[Row]:
-    peak = harness.find_peak(f"{CURVE}: peak", SLOTS + SLOTS // 4)
+    peak = harness.find_peak(f"{CURVE}: peak", IN_FLIGHT)
     outcomes = [
         (_case(multiple), harness.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
         for multiple in multiples
@@ -154,9 +156,10 @@ def _case(multiple: float) -> str:
 def _harness(
     seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float
 ) -> Iterator[OverloadHarness]:
+    limit = f"\nconcurrency = {IN_FLIGHT}" if slots else ""
     with (
         tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
         started_provider(["bench.providers.slots", str(slots), str(first_s), str(answer_s)], Path(name)) as provider,
-        Service(provider, SETTINGS) as service,
+        Service(provider, SETTINGS, routes=ROUTES.replace(MODEL, f"{MODEL}{limit}")) as service,
     ):
         yield OverloadHarness(service, Path(name), seconds, progress)

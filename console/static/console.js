@@ -52,8 +52,6 @@ for (const select of document.querySelectorAll("select[data-submits]")) {
 
 for (const form of document.querySelectorAll("form[method=post]")) {
   form.addEventListener("submit", (event) => {
-    // The page stays: its form can be sent again.
-    if (event.submitter?.dataset.downloads) return;
     if (form.dataset.sent) event.preventDefault();
     // Back from the browser's cache, the page can be used again.
     form.dataset.sent = "yes";

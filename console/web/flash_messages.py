@@ -59,8 +59,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "account-resumed": N_("Resumed everywhere, after %(s)s s."),
     "payment-booked": N_("Thank you. %(usd)s were added to your credit; the balance below includes them."),
     "credit-booked": N_("Booked. The balance below includes it."),
-    "routes-changed": N_("Every router has the new routes. New chats use them; running ones go on."),
-    "canary-resumed": N_("Accounts are sent to the canary again."),
     "user-disabled": N_("Disabled. All sessions of the user have ended."),
     "user-enabled": N_("The user can sign in again."),
     "operator-made": N_("The user is an operator now."),

@@ -108,15 +108,15 @@ def check_all(*checks: Callable[[], object]) -> None:
         raise SettingsError("\n".join(mistakes))
 
 
-def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
-    """Returns the variable, or the content of the file that the variable `NAME_FILE` names."""
+def read_variable(name: str, environ: Mapping[str, str], read: Callable[[Path], str] = Path.read_text) -> str | None:
+    """Returns the variable, or the content of the file that the variable `NAME_FILE` names, as `read` does it."""
     file = environ.get(f"{name}_FILE")
     if not file:
         return environ.get(name)
     if environ.get(name) is not None:
         raise SettingsError(f"{name} and {name}_FILE are both set: set only one of them")
     try:
-        return Path(file).read_text().strip()
+        return read(Path(file)).strip()
     except UnicodeDecodeError:
         # The error itself would quote the content.
         raise SettingsError(f"{name}_FILE: {file} is not text") from None

@@ -38,7 +38,6 @@ from services.router.routing.continuation import (
 from services.router.routing.model_search import Attempts
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.refusals import NotAccepted
-from services.router.routing.shadow import Shadows
 from services.router.routing.spending import describe_call
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets
@@ -105,7 +104,6 @@ class Completions:
         log: Log,
         grounding: Grounding | None = None,
         prompt_memory: FairBudget | None = None,
-        shadows: Shadows | None = None,
     ) -> None:
         """`grounding` is None if it is not configured."""
         self.model_states = model_states
@@ -115,7 +113,6 @@ class Completions:
         self._grounding = grounding
         self._running = 0
         self._prompt_memory = prompt_memory or open_prompt_memory()
-        self._shadows = shadows or Shadows(model_states, self._prompt_memory, clock, log)
         # Time from a chat's arrival until a model is called, for metrics.
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
         # Answers that were cut and could be continued, by outcome.
@@ -171,10 +168,6 @@ class Completions:
         while self._running:
             await asyncio.sleep(0.02)
 
-    async def aclose(self) -> None:
-        """Ends what runs in the background."""
-        await self._shadows.aclose()
-
     async def _converse(
         self, opened: _OpenedChat, conversation: ChatConversation, allowance: TokenAllowance, record: _ChatRecord
     ) -> None:
@@ -201,7 +194,6 @@ class Completions:
             conversation, only_one_call=only_one_call, packs=chat.takes_packed, cite=cite, transcript=transcript
         )
         upstream = await self._targets.open(record.class_id, chat, prompt, allowance, record.attempts, relay)
-        self._shadows.copy(record.class_id, chat, prompt, upstream.max_tokens)
         if is_kept:
             open_next = self._open_next(record.class_id, allowance)
             record.continuation = Continuation(chat, prompt, allowance, relay, open_next, upstream, upstream.max_tokens)
@@ -298,7 +290,6 @@ class Completions:
             upstream = await self._targets.open(
                 record.class_id, chat, rounds.prompt, allowance, record.attempts, rounds
             )
-        self._shadows.copy(record.class_id, chat, rounds.prompt, upstream.max_tokens)
         started = _started(record, upstream)
         relay.begin(
             started,

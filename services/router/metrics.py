@@ -35,7 +35,7 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     registry.gauge("legato_breaker_state", breaker, states, *MODEL_LABELS)
     running = of_models({(): lambda model: model.saturation.gate.running})
     registry.gauge("legato_upstream_running", "Running chats at a model.", running, *MODEL_LABELS)
-    limit = "Limit of concurrent chats at a model: fixed, by its queue length, or by latency. 1000000: no limit."
+    limit = "Limit of concurrent chats at a model: fixed, or by its queue length. 1000000: no limit."
     limits = of_models({(): lambda model: model.saturation.gate.limit})
     registry.gauge("legato_upstream_limit", limit, limits, *MODEL_LABELS)
     show_shares(model_states, registry)
@@ -73,12 +73,6 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     )
     kinds = of_models({(kind,): partial(_tokens, kind) for kind in KINDS})
     registry.counter("legato_upstream_tokens", charged, kinds, *MODEL_LABELS, "kind")
-    hedged = "Calls of a model that raced with another model's for the first token, by outcome."
-    hedges = of_models({("won",): lambda model: model.hedges.won, ("lost",): lambda model: model.hedges.lost})
-    registry.counter("legato_upstream_hedges", hedged, hedges, *MODEL_LABELS, "outcome")
-    lost = "What a provider charges for the prompts of lost hedged calls, by the cost that the routes state."
-    lost_costs = of_models({(): lambda model: model.hedges.spending.cost_nanos("input")})
-    registry.counter("legato_upstream_hedge_cost_nanodollars", lost, lost_costs, *MODEL_LABELS)
     cost = "What a provider charges for the tokens of a model, by the cost that the routes state."
     costs = of_models({(kind,): partial(_cost_nanos, kind) for kind in KINDS})
     registry.counter("legato_upstream_cost_nanodollars", cost, costs, *MODEL_LABELS, "kind")

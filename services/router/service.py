@@ -23,7 +23,6 @@ from services.router.routing.targets import Targets
 from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import RouterSettings
 
@@ -39,14 +38,13 @@ class RouterService:
         open_one = partial(open_provider, local_model_socket=model_socket)
         limits = _open_limits(settings, process)
         local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(routes, open_one, clock, log, settings.upstream_queueing_s, local_places, limits)
+        model_states = ModelStates(routes, open_one, clock, log, local_places, limits)
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = open_grounding(grounding_settings, clock, log, opened)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
         completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
-        opened.push_async_callback(completions.aclose)
         show_chats(completions, registry)
         show_prompt_memory(registry, prompt_memory)
         router = RouterServicer(completions, log, process.open_tracer())
@@ -63,9 +61,8 @@ class RouterService:
         process.in_background(key_watch.run)
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
-        route_files = RouteFileServicer(model_states, reload, open_one, clock)
         content = ContentServicer(grounding, log)
-        self.servicers = [router, RouteAdminServicer(model_states, reload), route_files, previews, content]
+        self.servicers = [router, RouteAdminServicer(model_states, reload), previews, content]
 
 
 def _open_reports(process: Process) -> FleetReports:

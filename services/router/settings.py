@@ -38,9 +38,6 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     upstream_total_s: Seconds = 3600.0
     # The most models tried for one chat, one after another.
     upstream_attempts: Annotated[int, msgspec.Meta(ge=1)] = MOST_ATTEMPTS
-    # Default delay of the first token, beyond the usual, that counts as queueing for models without a value in the
-    # routes; 0 disables the measurement.
-    upstream_queueing_s: SecondsOrZero = 0.0
     # Limit on the prompts of all chats whose answers have not begun.
     prompt_bytes: PromptBytes = PROMPT_BYTES
     # How many answers the bundled model generates concurrently, and how many chats may queue for it.

@@ -19,7 +19,6 @@ from services.router.routing.targets import Targets
 from services.router.servicers.content import ContentServicer
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.route_files import RouteFileServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
@@ -51,23 +50,21 @@ FAILING: Final = "cedar-2"
 # A class with new models beside its own, and what calls to them came to: how many, and how many of them failed.
 EVALUATED: Final = "forte"
 NEW_MODELS: Final = """canary = { model = "cedar-2-max", percent = 5 }
-shadow = { model = "maple-small", percent = 1, calls_per_minute = 30 }
 """
 OUTCOMES: Final = (
     (CallRole.BASELINE, "maple-large", 2_000, 10),
     (CallRole.BASELINE, "cedar-2", 900, 5),
     (CallRole.CANARY, "cedar-2-max", 120, 30),
-    (CallRole.SHADOW, "maple-small", 60, 0),
 )
 
 
 def count_outcomes(states: ModelStates) -> None:
     models = states.by_class[EVALUATED]
     assert models.outcomes is not None
-    targets = {target.model_name: target for target in models.route.called}
+    targets = {target.model_name: target for target in models.route.targets}
     for role, name, calls, failures in OUTCOMES:
         for number in range(calls):
-            outcome = CallOutcome(CUT if number < failures else "", 0.4 if role is CallRole.SHADOW else 0.8, 2.0)
+            outcome = CallOutcome(CUT if number < failures else "", 0.8, 2.0)
             outcome.prompt_tokens, outcome.completion_tokens, outcome.finish_reason = 900, 120, "stop"
             models.outcomes.note(role, targets[name], outcome)
 
@@ -127,7 +124,7 @@ class Router:
         self.file.write_text("".join(parts))
 
     def evaluate(self) -> None:
-        """Has a class with a canary that was rolled back, and with a shadow, from the first call of a test on."""
+        """Has a class with a canary that was rolled back, from the first call of a test on."""
         self._evaluates = True
         self.bundle()
         self.be_busy()
@@ -154,7 +151,6 @@ class Router:
         return [
             RouterServicer(completions, log),
             RouteAdminServicer(states, reload),
-            RouteFileServicer(states, reload, self._open_one, FakeClock()),
             GroundingAdminServicer(opened, completions.preview, log),
             ContentServicer(opened, log),
         ]

@@ -13,8 +13,8 @@ from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
 from cli.descriptions import described, value_of
 from cli.output import show_table
-from legato_protos.router.v1.route_files_pb2 import PreviewRouteFileRequest
 from legato_protos.router.v1.router_pb2 import (
+    DiffRoutesRequest,
     ListOutcomesRequest,
     ListTargetsRequest,
     ReloadRoutesRequest,
@@ -24,6 +24,7 @@ from legato_protos.router.v1.router_pb2 import (
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.rules.model_classes import CLASSES
 from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 from services.rules.staged_files import StagedFile, find_obstacles
@@ -32,7 +33,6 @@ COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
     *(
         "canary",
-        "shadow",
         "breaker",
         "attempts",
         "failures",
@@ -46,6 +46,7 @@ COLUMNS = [
 ]
 MISTAKEN = 2
 LOOK_EVERY_S = 1.0
+NOTHING_CHANGES = "nothing changes"
 FILE_WITH_MISTAKES = "mistaken"
 _Found = TypeVar("_Found")
 
@@ -68,10 +69,13 @@ def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
     except SettingsError as error:
         mistakes = str(error).splitlines()
     checked = {"ok": not mistakes, "mistakes": mistakes, "warnings": warnings, "routes_version": version}
-    verdict = mistakes or [f"The routes are valid. Their version is {version}."]
-    invocation.say("\n".join([*verdict, *warnings]), checked)
     if mistakes:
+        if invocation.json:
+            invocation.show(checked)
+        else:
+            click.echo("\n".join(mistakes), err=True)
         sys.exit(MISTAKEN)
+    invocation.say("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
 
 
 @routes.command()
@@ -114,21 +118,27 @@ def reload(invocation: Invocation, wait_s: float) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 def diff(invocation: Invocation, file: Path) -> None:
     """Show what a routes file would change on each router, without changing anything."""
-    from console.display.route_words import change_words
-
     try:
-        request = PreviewRouteFileRequest(text=file.read_text(encoding="utf-8"))
+        request = DiffRoutesRequest(text=read_small_file(file))
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise click.UsageError(f"{file} must be UTF-8 text.") from None
-    previews: list[dict[str, Any]] = []
-    for router, stub in invocation.services.route_files.items():
-        preview = call_service(stub.PreviewRouteFile, request)
-        mistakes = [f"{file}:{each.line}: {each.key}: {each.what}" for each in preview.mistakes]
-        changes = [change_words(change) for change in preview.changes]
-        previews.append({"router": router, "mistakes": mistakes, "changes": changes, "diff": list(preview.diff)})
-    lines = [line for each in previews for line in (each["router"], *each["mistakes"], *each["changes"], *each["diff"])]
-    invocation.say("\n".join(lines), {"routers": previews})
-    if any(each["mistakes"] for each in previews):
+
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
+        told = call_service(stub.DiffRoutes, request)
+        return [{"router": router, "mistakes": list(told.mistakes), "changes": list(told.changes)}]
+
+    told, failures = _ask_each(invocation, ask)
+    if invocation.json:
+        invocation.show({"routers": told})
+    for each in [] if invocation.json else told:
+        for mistake in each["mistakes"]:
+            click.echo(f"{each['router']}: {file}: {mistake}", err=True)
+        if not each["mistakes"]:
+            click.echo("\n".join([each["router"], *(each["changes"] or [NOTHING_CHANGES])]))
+    _fail_for(failures)
+    if any(each["mistakes"] for each in told):
         sys.exit(MISTAKEN)
 
 
@@ -269,7 +279,6 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
         "router": router,
         **described(target, "class", "tier", "weight", "provider", "model"),
         "canary": _canary(target),
-        "shadow": f"{target.shadow.percent:g} %" if target.HasField("shadow") else None,
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,

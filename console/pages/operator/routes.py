@@ -11,7 +11,6 @@ from starlette.responses import Response
 from console.display.language import N_, _
 from console.display.service_words import service_words
 from console.services import RouterCalls
-from console.web.forms import Refusal
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
 from legato_protos.router.v1 import router_pb2 as pb
@@ -29,7 +28,6 @@ BREAKERS: Final[dict[int, tuple[str, str]]] = {
 ROLES: Final[dict[int, str]] = {
     pb.CALL_ROLE_BASELINE: N_("serves"),
     pb.CALL_ROLE_CANARY: N_("canary"),
-    pb.CALL_ROLE_SHADOW: N_("shadow"),
 }
 
 
@@ -53,7 +51,7 @@ class RouterRoutes:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The outcomes of a class with a canary or a shadow: each model with its role, and verdicts on the new ones."""
+    """The outcomes of a class with a canary: each model with its role, and verdicts on the new ones."""
 
     class_id: str
     models: list[tuple[str, OutcomeSum]]
@@ -61,8 +59,8 @@ class Evaluation:
     verdicts: list[tuple[str, str]]
 
 
-async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    return _page(visit, await _ask_each(visit, _compare), refusal=refusal)
+async def show(visit: Visit) -> Response:
+    return _page(visit, await _ask_each(visit, _compare))
 
 
 async def _compare(address: str, router: RouterCalls) -> RouterRoutes:
@@ -93,66 +91,39 @@ async def reload(visit: Visit) -> Response:
     obstacles = find_obstacles({router.address: router.file for router in found})
     if obstacles:
         return _page(visit, found, 400, obstacles)
-    reloaded = await _take_over(visit, found[0].file.version if found else "")
-    return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
+    version = found[0].file.version if found else ""
 
-
-async def resume_canary(visit: Visit) -> Response:
-    """Sends accounts to a canary again that was rolled back, at every router."""
-    visit.require_step_up()
-    await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RESUME_CANARY)
-    request = pb.ResumeCanaryRequest(class_id=visit.form.get("class"))
-    await asyncio.gather(*(router.route_admin.ResumeCanary(request) for router in visit.routers.values()))
-    return visit.redirect("/operator/routes", "canary-resumed")
-
-
-async def reload_each(visit: Visit, version: str) -> Response | None:
-    """Has every router take over a version that all of them have. Returns a page if one does not."""
-    reloaded = await _take_over(visit, version)
-    return _page(visit, reloaded, 400) if any(router.problem for router in reloaded) else None
-
-
-async def _take_over(visit: Visit, version: str) -> list[RouterRoutes]:
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest(version=version))
         outcome = _("Reloaded. New chats use these routes.")
         return RouterRoutes(address, _by_class(answer.targets), version=answer.version, outcome=outcome)
 
-    return await _ask_each(visit, ask)
+    reloaded = await _ask_each(visit, ask)
+    return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
 
 
-def _page(
-    visit: Visit,
-    routers: list[RouterRoutes],
-    status: int = 200,
-    obstacles: Iterable[str] = (),
-    refusal: Refusal | None = None,
-) -> Response:
+def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacles: Iterable[str] = ()) -> Response:
     return visit.render(
         "operator_routes.html",
         status,
-        refusal,
         routers=routers,
         obstacles=obstacles,
         breakers=BREAKERS,
-        classes=CLASSES,
-        canaries=_canaries(routers),
+        rolled_back=_rolled_back(routers),
         versions={router.version for router in routers if not router.problem},
         evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),
     )
 
 
-def _canaries(routers: list[RouterRoutes]) -> list[pb.Target]:
-    """Returns the canary of each class that has one: rolled back, if it is so at a router."""
-    found: dict[str, pb.Target] = {}
-    for target in (target for router in routers for _name, targets in router.classes for target in targets):
-        if target.HasField("canary") and (target.class_id not in found or target.canary.is_rolled_back):
-            found[target.class_id] = target
-    return list(found.values())
+def _rolled_back(routers: list[RouterRoutes]) -> list[str]:
+    """Returns the classes whose canary was rolled back at a router."""
+    targets = [target for router in routers for _name, of_class in router.classes for target in of_class]
+    found = {target.class_id for target in targets if target.canary.is_rolled_back}
+    return [class_id for class_id in CLASSES if class_id in found]
 
 
 def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
-    """Yields the evaluation of each class with a canary or a shadow that was called, summed over routers."""
+    """Yields the evaluation of each class with a canary that was called, summed over routers."""
     for class_id in CLASSES:
         by_role = {
             role: [each for each in outcomes if (each.class_id, each.role) == (class_id, role)] for role in ROLES
@@ -190,18 +161,14 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
     """Asks all routers at once; one that refuses or does not answer is listed with the reason."""
 
     async def ask_one(address: str, router: RouterCalls) -> RouterRoutes:
-        name = name_of(address)
+        # On one machine a router is named by its socket, elsewhere by its address.
+        name = address.rpartition("/")[2].removesuffix("-console.sock")
         try:
             return await ask(name, router)
         except LegatoError as error:
             return RouterRoutes(name, [], error.message, file=StagedFile(mistakes=(error.message,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))
-
-
-def name_of(address: str) -> str:
-    """Names a router: on one machine by its socket, elsewhere by its address."""
-    return address.rpartition("/")[2].removesuffix("-console.sock")
 
 
 def _by_class(targets: Iterable[pb.Target]) -> list[tuple[str, list[pb.Target]]]:

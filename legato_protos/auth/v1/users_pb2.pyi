@@ -77,9 +77,6 @@ class _OperatorActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operat
     OPERATOR_ACTION_RELOAD_ROUTES: _OperatorAction.ValueType  # 3
     OPERATOR_ACTION_AUDIT_LEDGER: _OperatorAction.ValueType  # 4
     OPERATOR_ACTION_SET_SPEND_LIMITS: _OperatorAction.ValueType  # 5
-    OPERATOR_ACTION_WRITE_ROUTES: _OperatorAction.ValueType  # 6
-    OPERATOR_ACTION_TRY_MODEL: _OperatorAction.ValueType  # 7
-    OPERATOR_ACTION_RESUME_CANARY: _OperatorAction.ValueType  # 8
 
 class OperatorAction(_OperatorAction, metaclass=_OperatorActionEnumTypeWrapper): ...
 
@@ -89,9 +86,6 @@ OPERATOR_ACTION_ADJUST_CREDIT: OperatorAction.ValueType  # 2
 OPERATOR_ACTION_RELOAD_ROUTES: OperatorAction.ValueType  # 3
 OPERATOR_ACTION_AUDIT_LEDGER: OperatorAction.ValueType  # 4
 OPERATOR_ACTION_SET_SPEND_LIMITS: OperatorAction.ValueType  # 5
-OPERATOR_ACTION_WRITE_ROUTES: OperatorAction.ValueType  # 6
-OPERATOR_ACTION_TRY_MODEL: OperatorAction.ValueType  # 7
-OPERATOR_ACTION_RESUME_CANARY: OperatorAction.ValueType  # 8
 Global___OperatorAction: _TypeAlias = OperatorAction  # noqa: Y015
 
 @_typing.final

@@ -56,8 +56,6 @@ class _CallRoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallRole.Val
     """It is one of the models of the class."""
     CALL_ROLE_CANARY: _CallRole.ValueType  # 2
     """It is tried for some of the accounts."""
-    CALL_ROLE_SHADOW: _CallRole.ValueType  # 3
-    """It got a copy of a chat, and its answer was delivered to no client."""
 
 class CallRole(_CallRole, metaclass=_CallRoleEnumTypeWrapper):
     """Why a model was called."""
@@ -67,8 +65,6 @@ CALL_ROLE_BASELINE: CallRole.ValueType  # 1
 """It is one of the models of the class."""
 CALL_ROLE_CANARY: CallRole.ValueType  # 2
 """It is tried for some of the accounts."""
-CALL_ROLE_SHADOW: CallRole.ValueType  # 3
-"""It got a copy of a chat, and its answer was delivered to no client."""
 Global___CallRole: _TypeAlias = CallRole  # noqa: Y015
 
 class _BreakerState:
@@ -770,7 +766,6 @@ class Target(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
     CANARY_FIELD_NUMBER: _builtins.int
-    SHADOW_FIELD_NUMBER: _builtins.int
     PROMISE_UNTIL_FIELD_NUMBER: _builtins.int
     OTHER_REGION_FIELD_NUMBER: _builtins.int
     CUTS_PROMPTS_FROM_TOKENS_FIELD_NUMBER: _builtins.int
@@ -811,10 +806,6 @@ class Target(_message.Message):
     def canary(self) -> Global___Canary:
         """Set if the model is tried before the tiers, for some accounts; it has no tier here."""
 
-    @_builtins.property
-    def shadow(self) -> Global___Shadow:
-        """Set if the model serves no chat, but gets copies of some; it has no tier here."""
-
     def __init__(
         self,
         *,
@@ -831,15 +822,14 @@ class Target(_message.Message):
         tier: _builtins.int = ...,
         weight: _builtins.int = ...,
         canary: Global___Canary | None = ...,
-        shadow: Global___Shadow | None = ...,
         promise_until: _builtins.str = ...,
         other_region: _builtins.str = ...,
         cuts_prompts_from_tokens: _builtins.int | None = ...,
         share: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "shadow", b"shadow", "share", b"share"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "shadow", b"shadow", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015
@@ -885,28 +875,56 @@ class Canary(_message.Message):
 Global___Canary: _TypeAlias = Canary  # noqa: Y015
 
 @_typing.final
-class Shadow(_message.Message):
+class DiffRoutesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    PERCENT_FIELD_NUMBER: _builtins.int
-    CALLS_PER_MINUTE_FIELD_NUMBER: _builtins.int
-    percent: _builtins.float
-    """Of the chats."""
-    calls_per_minute: _builtins.int
-    """At most, of each router."""
+    TEXT_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Of a routes file."""
     def __init__(
         self,
         *,
-        percent: _builtins.float = ...,
-        calls_per_minute: _builtins.int = ...,
+        text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_per_minute", b"calls_per_minute", "percent", b"percent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Shadow: _TypeAlias = Shadow  # noqa: Y015
+Global___DiffRoutesRequest: _TypeAlias = DiffRoutesRequest  # noqa: Y015
+
+@_typing.final
+class DiffRoutesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MISTAKES_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """Of the routes that it describes; empty if it has a mistake."""
+    @_builtins.property
+    def mistakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why it would be refused."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in `ListTargetsResponse`."""
+
+    def __init__(
+        self,
+        *,
+        mistakes: _abc.Iterable[_builtins.str] | None = ...,
+        version: _builtins.str = ...,
+        changes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "mistakes", b"mistakes", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiffRoutesResponse: _TypeAlias = DiffRoutesResponse  # noqa: Y015
 
 @_typing.final
 class ListOutcomesRequest(_message.Message):
@@ -1017,7 +1035,7 @@ class ModelOutcomes(_message.Message):
     prompt_tokens: _builtins.int
     completion_tokens: _builtins.int
     tool_calls: _builtins.int
-    """Counted only in a class with a canary or a shadow."""
+    """Counted only in a class with a canary."""
     valid_tool_calls: _builtins.int
     """Those with a JSON object as arguments, of a function that was offered."""
     @_builtins.property

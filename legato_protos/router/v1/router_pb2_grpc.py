@@ -210,6 +210,11 @@ class RouteAdminServiceStub:
                 request_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesRequest.SerializeToString,
                 response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesResponse.FromString,
                 _registered_method=True)
+        self.DiffRoutes = channel.unary_unary(
+                '/legato.router.v1.RouteAdminService/DiffRoutes',
+                request_serializer=legato_dot_router_dot_v1_dot_router__pb2.DiffRoutesRequest.SerializeToString,
+                response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.DiffRoutesResponse.FromString,
+                _registered_method=True)
         self.ResumeCanary = channel.unary_unary(
                 '/legato.router.v1.RouteAdminService/ResumeCanary',
                 request_serializer=legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryRequest.SerializeToString,
@@ -241,6 +246,13 @@ class RouteAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DiffRoutes(self, request, context):
+        """Says what a text would change in the routes that are in use, and what is wrong with it. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResumeCanary(self, request, context):
         """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary.
         """
@@ -265,6 +277,11 @@ def add_RouteAdminServiceServicer_to_server(servicer, server):
                     servicer.ListOutcomes,
                     request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesRequest.FromString,
                     response_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesResponse.SerializeToString,
+            ),
+            'DiffRoutes': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiffRoutes,
+                    request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.DiffRoutesRequest.FromString,
+                    response_serializer=legato_dot_router_dot_v1_dot_router__pb2.DiffRoutesResponse.SerializeToString,
             ),
             'ResumeCanary': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeCanary,
@@ -354,6 +371,33 @@ class RouteAdminService:
             '/legato.router.v1.RouteAdminService/ListOutcomes',
             legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesRequest.SerializeToString,
             legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiffRoutes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.RouteAdminService/DiffRoutes',
+            legato_dot_router_dot_v1_dot_router__pb2.DiffRoutesRequest.SerializeToString,
+            legato_dot_router_dot_v1_dot_router__pb2.DiffRoutesResponse.FromString,
             options,
             channel_credentials,
             insecure,

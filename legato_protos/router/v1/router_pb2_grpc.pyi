@@ -84,6 +84,8 @@ class RouteAdminServiceStub:
     ListTargets: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]
     ListOutcomes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListOutcomesRequest, _router_pb2.ListOutcomesResponse]
     """What the calls to models came to, in counts, to compare models with each other."""
+    DiffRoutes: _grpc.UnaryUnaryMultiCallable[_router_pb2.DiffRoutesRequest, _router_pb2.DiffRoutesResponse]
+    """Says what a text would change in the routes that are in use, and what is wrong with it. Changes nothing."""
     ResumeCanary: _grpc.UnaryUnaryMultiCallable[_router_pb2.ResumeCanaryRequest, _router_pb2.ResumeCanaryResponse]
     """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary."""
 
@@ -97,6 +99,8 @@ class RouteAdminServiceAsyncStub(RouteAdminServiceStub):
     ListTargets: _aio.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]  # type: ignore[assignment]
     ListOutcomes: _aio.UnaryUnaryMultiCallable[_router_pb2.ListOutcomesRequest, _router_pb2.ListOutcomesResponse]  # type: ignore[assignment]
     """What the calls to models came to, in counts, to compare models with each other."""
+    DiffRoutes: _aio.UnaryUnaryMultiCallable[_router_pb2.DiffRoutesRequest, _router_pb2.DiffRoutesResponse]  # type: ignore[assignment]
+    """Says what a text would change in the routes that are in use, and what is wrong with it. Changes nothing."""
     ResumeCanary: _aio.UnaryUnaryMultiCallable[_router_pb2.ResumeCanaryRequest, _router_pb2.ResumeCanaryResponse]  # type: ignore[assignment]
     """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary."""
 
@@ -125,6 +129,14 @@ class RouteAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_router_pb2.ListOutcomesResponse, _abc.Awaitable[_router_pb2.ListOutcomesResponse]]:
         """What the calls to models came to, in counts, to compare models with each other."""
+
+    @_abc_1.abstractmethod
+    def DiffRoutes(
+        self,
+        request: _router_pb2.DiffRoutesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.DiffRoutesResponse, _abc.Awaitable[_router_pb2.DiffRoutesResponse]]:
+        """Says what a text would change in the routes that are in use, and what is wrong with it. Changes nothing."""
 
     @_abc_1.abstractmethod
     def ResumeCanary(

@@ -28,9 +28,6 @@ _ACTION_NAMES: Final[dict[int, str]] = {
     pb.OPERATOR_ACTION_RELOAD_ROUTES: "routes.reload_requested",
     pb.OPERATOR_ACTION_AUDIT_LEDGER: "ledger.audit_requested",
     pb.OPERATOR_ACTION_SET_SPEND_LIMITS: "spend_limits.change_requested",
-    pb.OPERATOR_ACTION_WRITE_ROUTES: "routes.change_requested",
-    pb.OPERATOR_ACTION_TRY_MODEL: "model.trial_requested",
-    pb.OPERATOR_ACTION_RESUME_CANARY: "canary.resume_requested",
 }
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.router.prompts import tokens
 from services.router.schema.messages import Message, Messages, encode_string, read_messages, unreadable
 from services.router.schema.parameters import NO_PARAMETERS, Parameters
@@ -31,9 +32,11 @@ def load_character(named: str = DEFAULT, folder: Path = BUNDLED) -> Character:
     """Loads a bundled character by name, or a file ending with `.md`, whose path is relative to `folder`."""
     path = folder / named if named.endswith(".md") else BUNDLED / f"{named}.md"
     try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"cannot read {path}: {type(error).__name__}") from None
+        text = read_small_file(path).strip()
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is not text") from None
     if not text:
         raise SettingsError(f"{path} is empty")
     return Character(path.stem, text, Message(role="system", content=encode_string(text)))

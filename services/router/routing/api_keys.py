@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from services.chassis.settings import SettingsError, read_variable
+from services.chassis.small_file import read_small_file
 from services.router.routing import route_file as kinds
 from services.router.routing.route_file import Table
 
@@ -40,13 +41,15 @@ class KeySource:
             return "", path
 
     def _read_variable(self, variable: str) -> str:
-        return _checked(read_variable(variable, self.environ) or "", f"the variable {variable}", "is not set")
+        return _checked(
+            read_variable(variable, self.environ, read_small_file) or "", f"the variable {variable}", "is not set"
+        )
 
 
 def read_key_file(path: Path) -> str:
     """Raises SettingsError if the file has no key; the message quotes nothing of it."""
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        text = read_small_file(path).strip()
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

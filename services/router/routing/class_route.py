@@ -1,7 +1,7 @@
 """The models of a class as the routes file lists them: in tiers, each with weights."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 from services.router.routing import route_file as kinds
@@ -9,7 +9,11 @@ from services.router.routing.route_file import Table
 from services.router.routing.target import Target
 from services.rules.model_classes import CLASSES
 
-DEFAULT_CALLS_PER_MINUTE: Final = 60
+# Keys of earlier releases, with what they were for.
+_REMOVED: Final = {
+    "shadow": "copies of chats are no longer sent (a canary tries a new model)",
+    "hedge": "no second model is asked at the same time (see first_token_s)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,50 +35,26 @@ class CanaryRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowRoute:
-    """A new model, which gets copies of some chats and answers none."""
-
-    target: Target
-    # Of the chats.
-    percent: float
-    # Of each router.
-    calls_per_minute: int
-
-
-@dataclass(frozen=True, slots=True)
 class ClassRoute:
     # In order of preference: a later tier is asked if no model of an earlier one answers.
     tiers: tuple[tuple[TierMember, ...], ...] = ()
     canary: CanaryRoute | None = None
     # Models whose servers cut prompts in silence get none of the size that they cut.
     refuse_cut_prompts: bool = False
-    shadow: ShadowRoute | None = None
     # How long the first token is waited for while another model may be asked; None: by what is usual for the model.
     first_token_s: float | None = None
-    # Whether another model is asked then, at the same time.
-    hedge: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """All models that serve: the tiers in order of preference, then a canary that is in none."""
+        """All models: the tiers in order of preference, then a canary that is in none."""
         found = dict.fromkeys(member.target for tier in self.tiers for member in tier)
         if self.canary is not None:
             found.setdefault(self.canary.target)
         return tuple(found)
 
-    @property
-    def called(self) -> tuple[Target, ...]:
-        """All models that serve, and the one that gets copies."""
-        return self.targets if self.shadow is None else (*self.targets, self.shadow.target)
-
-    @property
-    def checks_calls(self) -> bool:
-        """Returns whether tool calls are checked, to compare models by them."""
-        return self.canary is not None or self.shadow is not None
-
 
 # What a class says beside its models.
-SETTINGS: Final = tuple(each.name for each in fields(ClassRoute) if each.name not in ("tiers", "canary", "shadow"))
+SETTINGS: Final = tuple(each.name for each in fields(ClassRoute) if each.name not in ("tiers", "canary"))
 
 
 def in_order(*targets: Target) -> ClassRoute:
@@ -90,14 +70,8 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
     canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
     refuse_cut_prompts = table.read("refuse_cut_prompts", kinds.FLAG, False)
     first_token_s = table.read("first_token_s", kinds.SECONDS, None)
-    hedge = table.read("hedge", kinds.FLAG, False)
-    if hedge and len([member for tier in tiers for member in tier]) < 2:
-        table.mistake("hedge", "needs a second model")
-    route = ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s=first_token_s, hedge=hedge)
-    if table.has("shadow"):
-        route = replace(route, shadow=_read_shadow(table.inner("shadow"), route, models))
-    table.finish()
-    return route
+    table.finish(_REMOVED)
+    return ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s)
 
 
 def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierMember, ...], ...]:
@@ -133,19 +107,6 @@ def _read_canary(
     elif tiers and [member.target for member in tiers[0]] == [target]:
         table.mistake("model", "is the first model of the class already")
     return None if target is None else CanaryRoute(target, percent, accounts)
-
-
-def _read_shadow(table: Table, route: ClassRoute, models: Mapping[str, Target]) -> ShadowRoute | None:
-    model = table.read("model", kinds.TEXT)
-    percent = table.read("percent", kinds.PERCENT)
-    calls_per_minute = table.read("calls_per_minute", kinds.POSITIVE, DEFAULT_CALLS_PER_MINUTE)
-    table.finish()
-    target = models.get(model)
-    if model and target is None:
-        table.mistake("model", f'no model named "{model}"')
-    elif target in route.targets:
-        table.mistake("model", "serves the class already")
-    return None if target is None else ShadowRoute(target, percent, calls_per_minute)
 
 
 def _check_names(table: Table, key: str, names: Sequence[str], models: Mapping[str, Target]) -> None:

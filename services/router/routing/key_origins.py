@@ -1,7 +1,6 @@
-"""Keeps a routes file that is edited from afar from sending API keys to other servers than before.
+"""Keeps a text that is to become the routes file from naming API keys for other servers than before.
 
-An operator of the console may change routes, but does not know the keys: a text that gives a key's variable or file to
-another server would tell it.
+Who may ask what a text would change need not know the keys, and the text is checked with them.
 """
 
 import os
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from services.router.routing.route_lines import KeyLines, Mistake
-
 # What the service's own variables begin with; and what those of providers' keys have in their names.
 _OWN_PREFIX: Final = "LEGATO_"
 _KEY_VARIABLE: Final = re.compile(r"KEY|TOKEN")
@@ -21,53 +18,59 @@ _KEY_VARIABLE: Final = re.compile(r"KEY|TOKEN")
 
 class KeyOrigins:
     """The servers that get each API key by the files that this process has seen on disk. A key that was taken out of
-    the file meanwhile is the same key, and so is a file by another of its names."""
+    the file meanwhile is the same key, and so is a file by another of its names, or behind a variable."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         """`folder` has the routes; paths are relative to it."""
         self._folder = folder
+        self._environ = environ
         # By the name of a variable, or the paths of a file.
         self._servers: dict[str | Path, frozenset[str]] = {}
+        # Those of the routes and of the key files that they name.
+        self._folders = {folder.resolve()}
 
     def note(self, text: str) -> None:
         """Notes a file on disk; raises ValueError if it is no TOML."""
         for provider in _providers_in(text).values():
             for source in self._sources_of(provider):
                 self._servers[source] = self._servers.get(source, frozenset()) | {_server_of(provider)}
+            self._folders |= {path.parent.resolve() for path in self._files_of(provider)}
 
-    def find_moved_keys(self, text: str) -> list[Mistake]:
+    def find_moved_keys(self, text: str) -> list[str]:
         """Returns where a text in TOML would send an API key to a server that does not get it so far, or would have a
         variable or file read that is none of a provider's."""
-        lines, found = KeyLines(text), []
-        for name, provider in _providers_in(text).items():
-            if what := self._mistake_of(provider):
-                key = f"providers.{name}"
-                found.append(Mistake(lines.find(key), key, f"{what}: change this where the file is"))
-        return found
+        found = ((name, self._mistake_of(provider)) for name, provider in _providers_in(text).items())
+        return [f"providers.{name}: {what}: change this where the file is" for name, what in found if what]
 
     def _mistake_of(self, provider: Mapping[str, Any]) -> str:
         sources = self._sources_of(provider)
         if servers := frozenset[str]().union(*(self._servers.get(source, ()) for source in sources)):
             return "" if _server_of(provider) in servers else "would get the API key of another server"
-        for source in sources:
-            if isinstance(source, str) and (source.startswith(_OWN_PREFIX) or not _KEY_VARIABLE.search(source)):
-                return f"names a variable, {source}, that is no provider's key"
-            if isinstance(source, Path) and source.resolve().parent not in self._folders():
-                return f"names a file, {provider['api_key_file']}, outside the folders of the routes and their keys"
+        variable = provider.get("api_key_env")
+        if isinstance(variable, str) and (variable.startswith(_OWN_PREFIX) or not _KEY_VARIABLE.search(variable)):
+            return f"names a variable, {variable}, that is no provider's key"
+        if any(path.resolve().parent not in self._folders for path in self._files_of(provider)):
+            return f"names a file, {provider['api_key_file']}, outside the folders of the routes and their keys"
         return ""
 
-    def _folders(self) -> set[Path]:
-        files = [source for source in list(self._servers) if isinstance(source, Path)]
-        return {folder.resolve() for folder in (self._folder, *(file.parent for file in files))}
-
     def _sources_of(self, provider: Mapping[str, Any]) -> list[str | Path]:
-        """Returns the variable of a provider's key, or the paths of its file: as it is written, and where links lead.
-        Secrets of Kubernetes are links, which lead elsewhere whenever a secret changes."""
-        variable, file = provider.get("api_key_env"), provider.get("api_key_file")
-        sources: list[str | Path] = [variable] if isinstance(variable, str) else []
-        if isinstance(file, str):
-            sources += [Path(os.path.normpath(self._folder / file)), (self._folder / file).resolve()]
+        """Returns the variable of a provider's key, and the file that has it or that the variable leads to."""
+        variable, sources = provider.get("api_key_env"), list[str | Path](self._files_of(provider))
+        if isinstance(variable, str):
+            sources.append(variable)
+            if file := self._environ.get(f"{variable}_FILE"):
+                sources += _names_of(Path(file).absolute())
         return sources
+
+    def _files_of(self, provider: Mapping[str, Any]) -> list[Path]:
+        file = provider.get("api_key_file")
+        return _names_of(self._folder / file) if isinstance(file, str) else []
+
+
+def _names_of(path: Path) -> list[Path]:
+    """Returns a path as it is written, and where links lead. Secrets of Kubernetes are links, which lead elsewhere
+    whenever a secret changes."""
+    return [Path(os.path.normpath(path)), path.resolve()]
 
 
 def _providers_in(text: str) -> dict[str, Mapping[str, Any]]:

@@ -159,7 +159,7 @@ class ModelSearch:
         whole_s = self._whole_answer_s(model_state, max_tokens) if planned.streams else None
         streams = planned.streams and whole_s is None
         try:
-            model_use = await model_state.saturation.admit(self.key_id, prompt.tokens, is_whole=not streams)
+            model_use = await model_state.saturation.admit(self.key_id)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
@@ -226,7 +226,7 @@ class ModelSearch:
     def _whole_answer_s(self, model_state: ModelState, max_tokens: int) -> float | None:
         """Returns how long the answer takes at most if it is short enough to be asked for whole, else None."""
         route = self.models.route
-        if self.chat.stream or route.hedge or route.first_token_s is not None or not self.allowance.covers(max_tokens):
+        if self.chat.stream or route.first_token_s is not None or not self.allowance.covers(max_tokens):
             return None
         return model_state.pace.whole_answer_s(max_tokens)
 
@@ -238,8 +238,7 @@ class ModelSearch:
         if not self.has_another():
             return None
         route = self.models.route
-        # With a hedge, another model is asked then, and this one may still answer.
-        return breaker.first_token_timeout_s if route.hedge or route.first_token_s is None else route.first_token_s
+        return breaker.first_token_timeout_s if route.first_token_s is None else route.first_token_s
 
     def has_another(self) -> bool:
         """Tells if another healthy model is untried."""
@@ -272,7 +271,7 @@ class ModelSearch:
             return
         role = self._role_of(upstream.model_state)
         upstream.note_outcome = partial(outcomes.note, role, upstream.model_state.target)
-        if self.models.route.checks_calls and self.prompt.tools.json:
+        if self.models.route.canary is not None and self.prompt.tools.json:
             upstream.call_check = ToolCallCheck(self.prompt.tools)
         if self.has_canary_failed and role is CallRole.BASELINE and outcomes.canary is not None:
             outcomes.canary.note(is_canary=True, failed=True)
@@ -286,8 +285,6 @@ class ModelSearch:
         self.has_canary_failed |= role is CallRole.CANARY and outcome.is_failure
 
     def _role_of(self, model_state: ModelState) -> CallRole:
-        if self.models.shadow_model is model_state:
-            return CallRole.SHADOW
         return CallRole.CANARY if self.models.canary_model is model_state else CallRole.BASELINE
 
     def _note(self, error: ProviderError, model_state: ModelState, model_use: ModelUse) -> None:

@@ -30,15 +30,6 @@ from services.router.routing.target import Target
 OpenProvider = Callable[[ProviderRoute, Timeouts], Provider]
 
 
-@dataclass(slots=True)
-class HedgedCalls:
-    """The calls of a model that raced with another's, and what the prompts of lost ones cost."""
-
-    spending: Spending
-    won: int = 0
-    lost: int = 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelState:
     """The runtime state of one model."""
@@ -51,7 +42,6 @@ class ModelState:
     calibration: Calibration = field(default_factory=Calibration)
     cut_prompts: CutPrompts = field(default_factory=CutPrompts)
     pace: AnswerPace = field(default_factory=AnswerPace)
-    hedges: HedgedCalls = field(default_factory=lambda: HedgedCalls(Spending()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +70,6 @@ class ClassModels:
     with_canary: "ClassModels | None" = None
     # Set only there.
     canary_model: ModelState | None = None
-    # Gets copies of chats, and has a state of its own: copies count for none that serves.
-    shadow_model: ModelState | None = None
 
     @property
     def canary(self) -> Canary | None:
@@ -100,22 +88,19 @@ class ModelStates:
         open_provider: OpenProvider,
         clock: Clock,
         log: Log,
-        queueing_tolerated_s: float = 0.0,
         local_places: int | None = None,
         limits: FleetLimits | None = None,
     ) -> None:
-        """`queueing_tolerated_s` is the default for models without their own; `local_places` is the concurrency limit
-        of the bundled model, queued chats included. Without `limits`, those of models are of this router alone."""
+        """`local_places` is the concurrency limit of the bundled model, queued chats included. Without `limits`, those
+        of models are of this router alone."""
         self._open_provider = open_provider
         self._clock = clock
         self._log = log
-        self._queueing_tolerated_s = queueing_tolerated_s
         self._local_places = local_places
         self._limits = limits or FleetLimits(clock, log)
         # Models share the connections to a provider unless their timeouts differ.
         self._providers: dict[tuple[ProviderRoute, Timeouts], Provider] = {}
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
-        self._shadow_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcomes: dict[str, ClassOutcomes] = {}
         self.by_class: Mapping[str, ClassModels] = {}
@@ -130,9 +115,7 @@ class ModelStates:
         self.routes = routes
         classes = routes.classes.values()
         wanted = {(routes.providers[target.provider], target) for route in classes for target in route.targets}
-        shadows = [route.shadow.target for route in classes if route.shadow is not None]
-        wanted_shadows = {(routes.providers[target.provider], target) for target in shadows}
-        keys = {(route, target.timeouts) for route, target in wanted | wanted_shadows}
+        keys = {(route, target.timeouts) for route, target in wanted}
         self._providers = {key: self._providers.get(key) or self._open_and_warm(*key) for key in keys}
         before = self._model_states
         self._model_states = {key: before.get(key) or self._open(*key) for key in wanted}
@@ -140,8 +123,6 @@ class ModelStates:
             target, saturation = key[1], self._model_states[key].saturation
             if target.concurrency and saturation.share is None:
                 saturation.limit_by(self._limits.share_of(name, target.concurrency, saturation.gate))
-        copied = {key: self._shadow_states.get(key) or self._open_shadow(*key) for key in wanted_shadows}
-        self._shadow_states = copied
         self.by_class = {class_id: self._models_of(class_id, route) for class_id, route in routes.classes.items()}
         for key, model_state in before.items():
             # Its server may have got a larger window.
@@ -182,7 +163,6 @@ class ModelStates:
             tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
             outcomes=self._outcomes_of(class_id, route),
             may_continue=any(target.continues is not None for target in route.targets),
-            shadow_model=self._shadow_of(route),
         )
         if route.canary is None:
             return models
@@ -194,23 +174,17 @@ class ModelStates:
 
     def _outcomes_of(self, class_id: str, route: ClassRoute) -> ClassOutcomes | None:
         """Returns the outcomes so far. The judgement on a canary is kept unless the canary has changed."""
-        if len(route.called) == 1:
+        if len(route.targets) == 1:
             self._outcomes.pop(class_id, None)
             return None
         outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
-        outcomes.keep(route.called)
+        outcomes.keep(route.targets)
         if outcomes.canary is None or outcomes.canary.route != route.canary:
             outcomes.canary = Canary(class_id, route.canary, self._log_rollback) if route.canary else None
         return outcomes
 
     def _state_of(self, target: Target) -> ModelState:
         return self._model_states[self.routes.providers[target.provider], target]
-
-    def _shadow_of(self, route: ClassRoute) -> ModelState | None:
-        if route.shadow is None:
-            return None
-        target = route.shadow.target
-        return self._shadow_states[self.routes.providers[target.provider], target]
 
     def _open_and_warm(self, route: ProviderRoute, timeouts: Timeouts) -> Provider:
         provider = self._open_provider(route, timeouts)
@@ -238,9 +212,8 @@ class ModelStates:
         task.add_done_callback(self._tasks.discard)
 
     def _open(self, route: ProviderRoute, target: Target) -> ModelState:
-        tolerated_s = self._queueing_tolerated_s if target.queueing_s is None else target.queueing_s
         concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
-        saturation = ModelSaturation(self._clock, tolerated_s, concurrency)
+        saturation = ModelSaturation(self._clock, concurrency)
         if target.queue_metrics_url:
             gauge = QueueGauge(target.queue_metrics_url, target.model_name)
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
@@ -251,7 +224,6 @@ class ModelStates:
             CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
             Spending(target.cost),
             cut_prompts=CutPrompts(self._clock, partial(self._log_cut, target)),
-            hedges=HedgedCalls(Spending(target.cost)),
         )
 
     def _log_rollback(self, canary: Canary) -> None:
@@ -271,16 +243,6 @@ class ModelStates:
             model_name=target.model_name,
             prompt_tokens=model_tokens,
             reason=f"we count {tokens} tokens",
-        )
-
-    def _open_shadow(self, route: ProviderRoute, target: Target) -> ModelState:
-        """Opens the state of a model that gets copies. The number of copies is limited by themselves."""
-        return ModelState(
-            target,
-            self._providers[route, target.timeouts],
-            ModelSaturation(self._clock, 0.0, None),
-            CircuitBreaker(self._clock, lambda state: None),
-            Spending(target.cost),
         )
 
     def _log_state(self, target: Target, state: BreakerState) -> None:

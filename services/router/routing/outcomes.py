@@ -19,8 +19,6 @@ class CallRole(StrEnum):
     BASELINE = "baseline"
     # It is tried for some of the accounts.
     CANARY = "canary"
-    # It got a copy of a chat, and its answer is delivered to no client.
-    SHADOW = "shadow"
 
 
 # Errors beside the kinds of `Failure`: an answer that broke off, and one of nothing.
@@ -110,7 +108,7 @@ class ClassOutcomes:
             model = self._by_model[key] = ModelOutcomes(*key)
         model.note(outcome)
         says_something = outcome.is_failure or not outcome.error
-        if self.canary is not None and is_judged and says_something and role is not CallRole.SHADOW:
+        if self.canary is not None and is_judged and says_something:
             self.canary.note(is_canary=role is CallRole.CANARY, failed=outcome.is_failure)
 
     def keep(self, targets: Collection[Target]) -> None:

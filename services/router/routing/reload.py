@@ -1,31 +1,21 @@
-"""Reloads the routes file while chats run, and tells beforehand what that would change, line by line and without
-secrets."""
+"""Reloads the routes file while chats run, and reads what might become of it."""
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Iterable
-from dataclasses import fields
-from difflib import unified_diff
-from itertools import islice
+import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
-from services.router.routing.class_route import SETTINGS
+from services.router.routing.key_origins import KeyOrigins
 from services.router.routing.model_states import ModelStates
 from services.router.routing.retention_promise import utc_today, warn_of_lapses
-from services.router.routing.routes import Routes, load_routes, read_routes
-from services.router.routing.target import Target
+from services.router.routing.routes import Routes, RoutesMistaken, load_routes, read_routes
 
 PROMISES_CHECKED_EVERY_S: Final = 24 * 3600.0
-# In an address: a user with a password, and a query.
-_PASSWORD: Final = re.compile(r"//[^/@]*@")
-_QUERY: Final = re.compile(r"\?.*")
-# Named, but never shown.
-_HIDDEN: Final = {"api_key": "key", "extra_json": "body"}
 
 
 class Reload:
@@ -34,13 +24,21 @@ class Reload:
         self._timeouts = timeouts
         self._model_states = model_states
         self._log = log
-
-    @property
-    def path(self) -> Path:
-        return self._path
+        self._key_origins = KeyOrigins(path.parent)
+        with contextlib.suppress(OSError, ValueError):
+            self._key_origins.note(read_small_file(path))
 
     def read(self, text: str) -> Routes:
-        """Returns the routes that the file would have with this text; raises RoutesMistaken."""
+        """Returns the routes that the file would have with this text, which may send no API key to another server than
+        the file does; raises RoutesMistaken."""
+        try:
+            self._key_origins.note(read_small_file(self._path))
+        except (OSError, ValueError):
+            raise RoutesMistaken(self._path, ["cannot be read, so it is unknown which server gets which key"]) from None
+        # Before any key is read. A text that is no TOML names none, and has its own mistake.
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            if moved := self._key_origins.find_moved_keys(text):
+                raise RoutesMistaken(self._path, moved)
         return read_routes(text, self._path, timeouts=self._timeouts)
 
     def load(self, version: str = "") -> Routes:
@@ -76,62 +74,3 @@ class Reload:
         """Reloads on SIGHUP; mistakes are found in the log."""
         with contextlib.suppress(SettingsError):
             self.now()
-
-
-def find_changes(current: Routes, wanted: Routes) -> list[str]:
-    """Returns lines that begin with - where they would go, with + where they would come; none if nothing changes."""
-    # Without the two lines that name the files.
-    difference = islice(unified_diff(_lines(current), _lines(wanted), n=0, lineterm=""), 2, None)
-    found = [f"{line[0]} {line[1:]}" for line in difference if line[0] in "-+"]
-    return [*found, *_hidden_changes(current, wanted)]
-
-
-def _lines(routes: Routes) -> list[str]:
-    lines = []
-    for class_id, route in sorted(routes.classes.items()):
-        lines.append(f"{class_id}: character {routes.characters[class_id].version}")
-        for number, tier in enumerate(route.tiers, start=1):
-            for member in tier:
-                target, weight = member.target, f", weight {member.weight}" if len(tier) > 1 else ""
-                lines.append(f"{class_id}: {number}. {_model(target, weight)}")
-        # One line each, so that a change tells only what changes.
-        lines.extend(f"{class_id}: {name} {value}" for name, value in _set_in(route).items() if name in SETTINGS)
-        if (canary := route.canary) is not None:
-            accounts = "".join(f", {account_id}" for account_id in sorted(canary.accounts))
-            lines.append(f"{class_id}: canary {_model(canary.target, f', {canary.percent:g} %{accounts}')}")
-        if (shadow := route.shadow) is not None:
-            share = f", {shadow.percent:g} %, {shadow.calls_per_minute} calls a minute"
-            lines.append(f"{class_id}: shadow {_model(shadow.target, share)}")
-    for name, provider in sorted(routes.providers.items()):
-        lines.append(f"provider {name}: {provider.kind}{_terms(provider, without={'name', 'kind', *_HIDDEN})}")
-    return lines
-
-
-def _model(target: Target, share: str) -> str:
-    terms = _terms(target, without={"provider", "model_name"})
-    return f"{target.model_name} of {target.provider}{share}{terms}"
-
-
-def _terms(described: Any, without: Iterable[str]) -> str:
-    return "".join(f", {name} {masked(value)}" for name, value in _set_in(described).items() if name not in without)
-
-
-def _set_in(described: Any) -> dict[str, Any]:
-    """Returns the fields that differ from their defaults, by name."""
-    values = {each.name: (getattr(described, each.name), each.default) for each in fields(described)}
-    return {name: value for name, (value, default) in values.items() if value != default}
-
-
-def masked(value: object) -> object:
-    """Returns an address without what may be secret in it: a password, and its query."""
-    return _QUERY.sub("?***", _PASSWORD.sub("//***@", value)) if isinstance(value, str) else value
-
-
-def _hidden_changes(current: Routes, wanted: Routes) -> list[str]:
-    found = []
-    for name, provider in sorted(wanted.providers.items()):
-        before = current.providers.get(name)
-        for field, word in _HIDDEN.items():
-            if before is not None and getattr(before, field) != getattr(provider, field):
-                found.append(f"+ provider {name}: another {word}")
-    return found

@@ -1,8 +1,10 @@
 """Reads the tables of a TOML file key by key, and collects all mistakes, each with its key."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import MISSING
 from datetime import date
+from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args
 
 import msgspec
@@ -10,6 +12,7 @@ from msgspec import Meta
 
 from services.chassis.money import parse_usd
 
+NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 _LONGEST_S: Final = sys.float_info.max
 
 
@@ -24,9 +27,6 @@ POSITIVE: Final = Annotated[int, Meta(ge=1, description="must be a whole number 
 PERCENT: Final = Annotated[float, Meta(gt=0, le=100, description="must be a number above zero, up to 100")]
 FLAG: Final = Annotated[bool, Meta(description="must be true or false")]
 SECONDS: Final = Annotated[float, Meta(gt=0, le=_LONGEST_S, description="must be a number of seconds above zero")]
-SECONDS_OR_ZERO: Final = Annotated[
-    float, Meta(ge=0, le=_LONGEST_S, description="must be a number of seconds above zero, or 0")
-]
 DOLLARS: Final = Annotated[
     Nanos, Meta(description='must be dollars in a string, like "0.10", with at most nine decimals')
 ]
@@ -92,9 +92,10 @@ class Table:
             for number, fields in enumerate(self.read(key, TABLES), start=1)
         ]
 
-    def finish(self) -> None:
+    def finish(self, removed: Mapping[str, str] = NO_KEYS) -> None:
+        """Reports the keys that were not read; `removed` says of those of earlier releases what has become of them."""
         for key in self._fields:
-            self.mistake(key, "is not a known key")
+            self.mistake(key, f"was removed: {removed[key]}; delete it" if key in removed else "is not a known key")
 
 
 def _read_nanos(kind: type, value: Any) -> Nanos:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from services.chassis.settings import SettingsError
+from services.chassis.small_file import read_small_file
 from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
 from services.router.providers.base import ProviderRoute, Timeouts
@@ -24,7 +25,7 @@ from services.router.routing.class_route import ClassRoute, read_class_route
 from services.router.routing.provider_route import read_provider
 from services.router.routing.retention_promise import utc_today
 from services.router.routing.route_file import Table
-from services.router.routing.target import DEFAULT_TIMEOUTS, Target, read_target
+from services.router.routing.target import DEFAULT_TIMEOUTS, read_target
 from services.rules.model_classes import CLASSES
 
 DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
@@ -40,9 +41,6 @@ class Routes:
     characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
     # The same on every router whose file says the same; empty if they come from no file.
     version: str = ""
-    # All models of the file by their names in it, and all providers, whether a class uses them or not.
-    models: Mapping[str, Target] = field(default_factory=dict)
-    described_providers: Mapping[str, ProviderRoute] = field(default_factory=dict)
 
     @property
     def uses_local_model(self) -> bool:
@@ -78,7 +76,7 @@ def load_routes(
     """Loads and validates the file; `timeouts` are the defaults for models without their own. What providers promise
     must hold today. Without `has_keys`, API keys are not looked for: they are on other machines."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small_file(path)
     except OSError as error:
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
@@ -128,15 +126,13 @@ class _Reader:
         tables = root.tables("classes")
         characters = {name: self._read_character(table, default_character) for name, table in tables.items()}
         classes = {name: read_class_route(name, table, models) for name, table in tables.items()}
-        for name, route in classes.items():
-            _check_region_of_shadow(tables[name], route, providers)
         root.finish()
         for name in CLASSES:
             if name not in classes:
                 self.mistakes.append(f"classes.{name}: is missing")
-        used = {target.provider for route in classes.values() for target in route.called}
+        used = {target.provider for route in classes.values() for target in route.targets}
         used_providers = {name: route for name, route in providers.items() if name in used}
-        return Routes(used_providers, classes, characters, _version_of(document, characters), models, providers)
+        return Routes(used_providers, classes, characters, _version_of(document, characters))
 
     def _read_character(self, table: Table, default: str) -> Character:
         try:
@@ -144,18 +140,6 @@ class _Reader:
         except SettingsError as error:
             table.mistake("character", str(error))
             return load_character()
-
-
-def _check_region_of_shadow(table: Table, route: ClassRoute, providers: Mapping[str, ProviderRoute]) -> None:
-    """A copy of a chat must not leave the region of the models that serve it."""
-    if route.shadow is None or route.shadow.target.provider not in providers:
-        return
-    own = providers[route.shadow.target.provider].region
-    serving = {providers[target.provider].region for target in route.targets if target.provider in providers}
-    if others := sorted(serving - {own, ""}):
-        table.mistake(
-            "shadow", f"is at a provider of region {own or 'unknown'}, but the class is served in {others[0]}"
-        )
 
 
 def _version_of(document: dict[str, Any], characters: Mapping[str, Character]) -> str:

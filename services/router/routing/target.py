@@ -18,6 +18,11 @@ DEFAULT_TIMEOUTS: Final = Timeouts()
 # Timeouts that a model may override; the connect timeout belongs to the provider.
 _TIMEOUTS: Final = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
+# Keys of earlier releases, with what they were for.
+_REMOVED: Final = {
+    "queueing_s": "latency limits no model (see concurrency)",
+}
+
 _CONTINUES: Final = Annotated[
     bool | Literal["prefix", "repeated_prefix", "partial", "continue_final_message"],
     Meta(description="must be true, false, prefix, repeated_prefix, partial or continue_final_message"),
@@ -51,9 +56,6 @@ class Target:
     # Where its server publishes its queue length, and the longest queue allowed.
     queue_metrics_url: str = ""
     queue_most_waiting: int = MOST_WAITING
-    # Delay of the first token, beyond the usual, that counts as queueing. 0 disables the measurement; None uses the
-    # default.
-    queueing_s: float | None = None
     # What the provider charges us; None: not stated.
     cost: ProviderCost | None = None
     # How it is made to continue an answer that another model began; None: it cannot.
@@ -76,11 +78,10 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
         table.read("tools", kinds.FLAG, provider not in providers or providers[provider].kind != "local"),
         read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
         table.read("queue_most_waiting", kinds.POSITIVE, MOST_WAITING),
-        table.read("queueing_s", kinds.SECONDS_OR_ZERO, None),
         _read_cost(table) if table.has("cost") else None,
         _read_continues(table, providers[provider].kind if provider in providers else ""),
     )
-    table.finish()
+    table.finish(_REMOVED)
     return target
 
 

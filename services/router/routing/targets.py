@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from legato_protos.router.v1.router_pb2 import ChatOpen
@@ -15,7 +14,6 @@ from services.router.providers.base import PieceSink
 from services.router.providers.http.answer_buffer import BufferBudget
 from services.router.routing.candidates import continuing, in_turn
 from services.router.routing.circuit_breaker import BreakerState
-from services.router.routing.hedging import Hedge, HedgeBudget, hedge_after_s
 from services.router.routing.model_search import Attempts, ModelSearch
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.upstream import Upstream
@@ -52,7 +50,6 @@ class Targets:
         self._dice = random.random
         self._gather_budget = BufferBudget()
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
-        self._hedges = {class_id: HedgeBudget() for class_id in CLASSES}
 
     async def open(
         self,
@@ -89,7 +86,7 @@ class Targets:
             if cut is not None:
                 candidates = iter(able := list(continuing(candidates, cut)))
                 search.tried = [model_state for model_state in models.all if model_state not in able]
-            upstream = await self._try_all(search, candidates, budget, self._hedges[class_id]) or search.empty
+            upstream = await self._try_all(search, candidates, budget) or search.empty
             if upstream is None and cut is None:
                 upstream = await self._try_again(search, budget)
         finally:
@@ -104,7 +101,7 @@ class Targets:
         return upstream
 
     async def _try_all(
-        self, search: ModelSearch, candidates: Iterator[ModelState], budget: RetryBudget, hedges: HedgeBudget
+        self, search: ModelSearch, candidates: Iterator[ModelState], budget: RetryBudget
     ) -> Upstream | None:
         attempts = search.attempts
         for model_state in candidates:
@@ -120,18 +117,8 @@ class Targets:
                 search.refusals.is_for_now = True
                 continue
             budget.retries += is_retry
-            after_s = None
-            if search.models.route.hedge and search.chat.stream and not attempts.count:
-                hedges.earn()
-                after_s = hedge_after_s(model_state, search.models.route.first_token_s)
             try:
-                if after_s is None:
-                    upstream = await search.try_model(model_state)
-                else:
-                    hedge = Hedge(
-                        search.try_model, hedges, search.prompt.tokens, search.has_another, attempts.other_calls
-                    )
-                    upstream = await hedge.race(model_state, after_s, partial(next, candidates, None))
+                upstream = await search.try_model(model_state)
             finally:
                 budget.retries -= is_retry
             if upstream is not None:

@@ -147,7 +147,7 @@ async def begin(
     try:
         pieces = model_state.provider.answer(call)
         first = await anext(pieces)
-        model_use.begun(first)
+        model_use.begun()
         attempt.begun(is_answer=False)
         if gathering is None:
             if first.says_nothing and first.finish_reason in FAILURE_REASONS:

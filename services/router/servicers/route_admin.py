@@ -1,5 +1,7 @@
 """The RPCs of operators: models with their state, and reloading the routes."""
 
+import asyncio
+
 from legato_protos.router.v1 import router_pb2 as pb
 from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
@@ -8,7 +10,9 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.chassis.settings import SettingsError
 from services.router.routing.model_states import ModelStates, WeightedModel
-from services.router.routing.reload import Reload, find_changes
+from services.router.routing.reload import Reload
+from services.router.routing.route_changes import find_changes
+from services.router.routing.routes import RoutesMistaken
 from services.rules.model_classes import CLASSES
 
 
@@ -52,6 +56,14 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             ]
         )
 
+    async def DiffRoutes(self, request: pb.DiffRoutesRequest, context: Context) -> pb.DiffRoutesResponse:
+        try:
+            routes = await asyncio.to_thread(self._reload.read, request.text)
+        except RoutesMistaken as error:
+            return pb.DiffRoutesResponse(mistakes=error.mistakes)
+        changes = find_changes(self._model_states.routes, routes)
+        return pb.DiffRoutesResponse(version=routes.version, changes=changes)
+
     async def ResumeCanary(self, request: pb.ResumeCanaryRequest, context: Context) -> pb.ResumeCanaryResponse:
         models = self._model_states.by_class.get(request.class_id)
         if models is None or models.canary is None:
@@ -70,10 +82,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
                 targets.append(target)
             for tier, members in enumerate(models.tiers, start=1):
                 targets += (self._to_target(class_id, tier, member) for member in members)
-            if models.shadow_model is not None and models.route.shadow is not None:
-                target = self._to_target(class_id, 0, WeightedModel(models.shadow_model, 1))
-                target.shadow.CopyFrom(to_message(pb.Shadow, models.route.shadow))
-                targets.append(target)
         return targets
 
     def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
@@ -90,7 +98,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             share=None if share is None else share.places,
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
             canary=None,
-            shadow=None,
             promise_until=None if until is None else until.isoformat(),
             other_region=self._model_states.other_regions.get(target.provider),
         )

@@ -58,7 +58,7 @@ MULTIPLE: Final = 3.0
 LEAST_GOODPUT: Final = 0.95
 # An answer takes less than a second; a client that waits longer than this for one has waited without bound.
 LONGEST_P99_S: Final = 8.0
-WAYS: Final = ("429", "429 with a time", "gauge", "concurrency", "latency")
+WAYS: Final = ("429", "429 with a time", "gauge", "concurrency")
 
 Say = Callable[[str], None]
 
@@ -160,7 +160,6 @@ async def run_overloaded(way: str, seconds: float, say: Say) -> Overloaded:
         extra = {
             "gauge": f'queue_metrics_url = "{provider.metrics_url}"',
             "concurrency": f"concurrency = {PLACES}",
-            "latency": "queueing_s = 0.5",
         }.get(way, "")
         async with served(provider, extra) as clients:
             peak, began_s = Tally(), time.monotonic()

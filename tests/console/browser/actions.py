@@ -36,34 +36,6 @@ def look(page: Page) -> None:
     """Does nothing: the page itself is the state."""
 
 
-def _check_routes(page: Page, before: str, after: str) -> None:
-    text = page.get_by_label("Routes", exact=True)
-    text.fill(text.input_value().replace(before, after))
-    page.get_by_role("button", name="Check", exact=True).click()
-
-
-def change_a_weight(page: Page) -> None:
-    _check_routes(page, "maple-large = 70", "maple-large = 60")
-    page.get_by_text("forte: maple-large has weight 60 instead of 70.").wait_for()
-
-
-def misname_a_model(page: Page) -> None:
-    _check_routes(page, "cedar-2-max = 1", "cedar-3 = 1")
-    page.get_by_text("The text has mistakes, and nothing was changed").wait_for()
-
-
-def edit_a_stale_file(page: Page) -> None:
-    page.evaluate("document.querySelector('[name=base_digest]').value = '0'")
-    _check_routes(page, "maple-large = 70", "maple-large = 60")
-    page.get_by_text("Somebody else has changed the file meanwhile").wait_for()
-
-
-def try_a_model(page: Page) -> None:
-    page.get_by_label("Try a model of this text").select_option("cedar-2")
-    page.get_by_role("button", name="Try", exact=True).click()
-    page.get_by_text("cedar-2 gave no answer").wait_for()
-
-
 def try_a_wrong_code(page: Page) -> None:
     page.get_by_label("Code of your sign-in link").fill("AAAA-BBBB")
     page.get_by_role("button", name="Sign in", exact=True).click()

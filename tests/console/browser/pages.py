@@ -13,19 +13,16 @@ from tests.console.backends import Backends
 from tests.console.browser.actions import (
     Act,
     add_a_webhook,
-    change_a_weight,
     close_the_account,
     compare_two_answers,
     create_a_key,
     create_the_first_key,
     delete_the_user,
-    edit_a_stale_file,
     have_a_code_mailed,
     invite,
     link_an_identity,
     look,
     make_recovery_codes,
-    misname_a_model,
     mistype_a_code,
     mistype_a_limit,
     mistype_a_spend_limit,
@@ -35,7 +32,6 @@ from tests.console.browser.actions import (
     revoke_keys_of_others_too,
     show_the_invitation,
     show_the_invitation_while_signed_in,
-    try_a_model,
     try_a_wrong_code,
     try_a_wrong_password,
 )
@@ -81,7 +77,6 @@ from tests.console.browser.prepared_services import (
     unconfigure_grounding,
     wait_for_the_money,
     without_metering,
-    write_a_secret,
 )
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
@@ -246,7 +241,6 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
 }
 
 
-ROUTE_EDITOR: Final = "/operator/routes/edit"
 OPERATOR_ACCOUNT: Final = f"/operator/accounts/{OTHER_ACCOUNT_ID}"
 
 
@@ -268,8 +262,6 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "routes-changed": ("/operator/routes", change_routes),
     "routes-evaluated": ("/operator/routes", evaluate_models),
     "routes-broken": ("/operator/routes", break_operator),
-    "routes-edit": (ROUTE_EDITOR, fill_operator),
-    "routes-secret": (ROUTE_EDITOR, write_a_secret),
     "reports": ("/operator/reports?by=model", fill_operator_with_limits),
     "reports-none": ("/operator/reports", nothing),
     "ledger": ("/operator/ledger", fill_operator),
@@ -285,17 +277,8 @@ STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
 
 
-# Answers to what an operator does on a page.
-OPERATOR_ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
-    "routes-edited": (ROUTE_EDITOR, fill_operator, change_a_weight),
-    "routes-mistaken": (ROUTE_EDITOR, fill_operator, misname_a_model),
-    "routes-conflict": (ROUTE_EDITOR, fill_operator, edit_a_stale_file),
-    "routes-tried": (ROUTE_EDITOR, fill_operator, try_a_model),
-}
-
-
 # As `open_state` takes them: some states have the names of others.
-OPERATOR_NAMES: Final = tuple(f"operator-{name}" for name in (*OPERATOR_STATES, *OPERATOR_ANSWERS))
+OPERATOR_NAMES: Final = tuple(f"operator-{name}" for name in OPERATOR_STATES)
 
 
 PATHS: Final = frozenset(
@@ -351,8 +334,6 @@ def _find(name: str) -> tuple[str, Prepare, Act]:
         return *STATES[name], look
     if name in ANSWERS:
         return ANSWERS[name]
-    if name.removeprefix("operator-") in OPERATOR_ANSWERS and name in OPERATOR_NAMES:
-        return OPERATOR_ANSWERS[name.removeprefix("operator-")]
     if name in OPERATOR_NAMES:
         return *OPERATOR_STATES[name.removeprefix("operator-")], look
     if name in BEFORE_SIGN_IN_WITH_ALL_WAYS:

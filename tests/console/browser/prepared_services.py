@@ -197,12 +197,6 @@ def change_routes(backends: Backends) -> None:
     backends.router.write(limits={"maple-small": 64, "maple-large": 64})
 
 
-def write_a_secret(backends: Backends) -> None:
-    backends.fill_operator()
-    with backends.router.file.open("a") as file:
-        file.write("# once sk-proj-0a1b2c3d4e5f6g7h8i\n")
-
-
 def evaluate_models(backends: Backends) -> None:
     backends.fill_operator()
     backends.router.evaluate()

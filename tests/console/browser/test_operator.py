@@ -10,7 +10,6 @@ from tests.console.browser.french import in_french
 from tests.console.browser.pages import (
     OPERATOR_ACCOUNT,
     OPERATOR_NAMES,
-    ROUTE_EDITOR,
     assert_accessible_in_both_languages,
     open_state,
 )
@@ -76,23 +75,6 @@ def test_the_status_stays_and_says_how_old_it_is_while_auth_does_not_answer(
     console.backends.fail = {}
     console.backends.processes.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
     expect(running).to_have_text("100", timeout=PATIENCE_MS)
-
-
-def test_a_text_is_edited_on_after_it_was_downloaded(
-    console: ConsoleHarness, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    console.auth.be_operator()
-    console.backends.fill_operator()
-    monkeypatch.setattr("services.router.servicers.route_files.find_obstacle", lambda _: "It is read-only.")
-    page = open_page(ROUTE_EDITOR)
-    text = page.get_by_role("textbox", name="Routes")
-    text.fill(text.input_value().replace("maple-large = 70", "maple-large = 60"))
-    page.get_by_role("button", name="Check").click()
-    with page.expect_download():
-        page.get_by_role("button", name="Download the text").click()
-    text.fill(text.input_value().replace("maple-large = 60", "maple-large = 50"))
-    page.get_by_role("button", name="Check").click()
-    page.get_by_text("forte: maple-large has weight 50 instead of 70.").wait_for(timeout=PATIENCE_MS)
 
 
 def test_the_status_works_without_scripts(console: ConsoleHarness, open_page: OpenPage) -> None:

@@ -95,21 +95,3 @@ def test_provider_that_says_it_is_full_is_429_with_its_time(
     # And is asked again when that time is over.
     wait_until(lambda: post_chat(service, api_key, CHAT).status == 200)
     assert service.settled_balance_nanos(account) > 0
-
-
-def test_queue_at_the_provider_is_measured_and_forgotten_when_it_is_gone(shared_upstream: Upstream) -> None:
-    shared_upstream.replies.clear()
-    shared_upstream.default_reply = Reply()
-    with Service(shared_upstream, {"LEGATO_UPSTREAM_QUEUEING_S": "1"}) as service:
-        api_key = service.new_key(service.new_account("100"))
-
-        def statuses(chats: int) -> set[int]:
-            with ThreadPoolExecutor(chats) as pool:
-                return set(pool.map(lambda _: post_chat(service, api_key, CHAT).status, range(chats)))
-
-        for _ in range(10):
-            assert post_chat(service, api_key, CHAT).status == 200
-        shared_upstream.default_reply = Reply(first_event_delay_s=4)
-        wait_until(lambda: 429 in statuses(24))
-        shared_upstream.default_reply = Reply()
-        wait_until(lambda: statuses(24) == {200})

@@ -1,6 +1,5 @@
 """A router on a real gRPC server, in front of model servers that do as they are told."""
 
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,6 @@ from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.load.fair_budget import FairBudget
-from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
@@ -41,7 +39,6 @@ from services.router.routing.class_route import ClassRoute, TierMember, in_order
 from services.router.routing.fleet_limits import FleetLimits
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes
-from services.router.routing.shadow import Shadows
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets
 from services.router.servicers.router import RouterServicer
@@ -146,7 +143,6 @@ async def running_router(
     also: Callable[[Completions], object] | None = None,
     prompt_memory: FairBudget | None = None,
     route: ClassRoute | None = None,
-    shadow_dice: Callable[[], float] = random.random,
     limits: FleetLimits | None = None,
 ) -> AsyncIterator[Router]:
     """`route` is of all classes, in place of the targets in their order."""
@@ -160,8 +156,7 @@ async def running_router(
     open_one = partial(open_provider, local_model_socket=folder / "model.sock")
     model_states = ModelStates(routes, open_one, clock, log, limits=limits)
     targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
-    shadows = Shadows(model_states, prompt_memory or open_prompt_memory(), clock, log, shadow_dice)
-    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory, shadows)
+    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory)
     if registry is not None:
         show_model_states(model_states, registry)
         show_chats(completions, registry)
@@ -175,7 +170,6 @@ async def running_router(
             yield router
     finally:
         await server.stop(0)
-        await completions.aclose()
         await model_states.aclose()
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from cli.commands.service import routes as routes_command
 from cli.main import legato
-from legato_protos.router.v1 import route_files_pb2, route_files_pb2_grpc, router_pb2, router_pb2_grpc
+from legato_protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.routing.retention_promise import utc_today
@@ -43,7 +43,6 @@ SPARE = router_pb2.Target(
     breaker_state=router_pb2.BREAKER_STATE_CLOSED,
     tier=2,
     weight=1,
-    shadow=router_pb2.Shadow(percent=2.5, calls_per_minute=60),
     promise_until="2999-12-31",
 )
 VERSION = "0123456789ab"
@@ -94,7 +93,6 @@ def test_models_are_shown_with_how_they_do() -> None:
             "provider": "host",
             "model": "vendor/big",
             "canary": "rolled back",
-            "shadow": None,
             "breaker": "half-open",
             "attempts": 12,
             "failures": 5,
@@ -121,7 +119,6 @@ def test_models_are_shown_with_how_they_do() -> None:
             "provider": "other",
             "model": "spare",
             "canary": None,
-            "shadow": "2.5 %",
             "breaker": "closed",
             "attempts": 0,
             "failures": 0,
@@ -143,10 +140,10 @@ def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
-        "canary", "shadow", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "share",
+        "canary", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "share",
         "routes_version", "notes",
     ]  # fmt: skip
-    shown = ["forte", "2", "1", "other", "spare", "-", "2.5", "%", "closed", "0", "0", "-", "0", "-", "-", VERSION]
+    shown = ["forte", "2", "1", "other", "spare", "-", "closed", "0", "0", "-", "0", "-", "-", VERSION]
     assert lines[2].split()[: len(shown)] == shown
 
 
@@ -205,13 +202,13 @@ def test_file_is_checked_without_a_service(file: Path) -> None:
     assert checked["routes_version"] == (load_routes(file).version if is_right else None)
 
 
-def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:
+def test_mistakes_in_a_checked_file_are_a_line_each_beside_the_output(tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     file.write_text("colour = 'red'")
     result = CliRunner().invoke(legato, ["routes", "check", str(file)])
-    assert result.exit_code == 2
-    assert f"{file}: colour: is not a known key" in result.stdout.splitlines()
-    assert f"{file}: classes.mezzo: is missing" in result.stdout.splitlines()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{file}: colour: is not a known key" in result.stderr.splitlines()
+    assert f"{file}: classes.mezzo: is missing" in result.stderr.splitlines()
 
 
 class Admin(router_pb2_grpc.RouteAdminServiceServicer):
@@ -234,6 +231,11 @@ class Admin(router_pb2_grpc.RouteAdminServiceServicer):
 
     async def ListOutcomes(self, request: Any, context: Any) -> router_pb2.ListOutcomesResponse:
         return router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
+
+    async def DiffRoutes(self, request: Any, context: Any) -> router_pb2.DiffRoutesResponse:
+        if request.text == "cedar":
+            return router_pb2.DiffRoutesResponse(mistakes=['classes.forte.models: no model named "cedar"'])
+        return router_pb2.DiffRoutesResponse(changes=["- forte: 1. maple", "+ forte: 1. cedar"])
 
     async def ResumeCanary(self, request: Any, context: Any) -> router_pb2.ResumeCanaryResponse:
         self.resumed.append(request.class_id)
@@ -268,42 +270,24 @@ async def test_every_replica_is_asked(log: Log) -> None:
         await server.stop(0)
 
 
-class Files(route_files_pb2_grpc.RouteFileServiceServicer):
-    async def GetRouteFile(self, request: Any, context: Any) -> route_files_pb2.GetRouteFileResponse:
-        raise NotImplementedError
-
-    async def TryModel(self, request: Any, context: Any) -> route_files_pb2.TryModelResponse:
-        raise NotImplementedError
-
-    async def WriteRouteFile(self, request: Any, context: Any) -> route_files_pb2.WriteRouteFileResponse:
-        raise NotImplementedError
-
-    async def PreviewRouteFile(self, request: Any, context: Any) -> route_files_pb2.PreviewRouteFileResponse:
-        if "cedar" in request.text:
-            mistake = route_files_pb2.RouteMistake(line=3, key="classes.forte.models", what='no model named "cedar"')
-            return route_files_pb2.PreviewRouteFileResponse(mistakes=[mistake])
-        kind = route_files_pb2.ROUTE_CHANGE_KIND_WEIGHT
-        change = route_files_pb2.RouteChange(kind=kind, class_id="forte", model_name="maple", before="1", after="2")
-        return route_files_pb2.PreviewRouteFileResponse(changes=[change], diff=["-maple = 1", "+maple = 2"])
-
-
-async def test_difference_of_a_file_is_shown_for_each_router(log: Log, tmp_path: Path) -> None:
+async def test_what_a_file_would_change_is_shown_for_each_router(log: Log, tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
-    server = await serve(Files(), log)
-    address = f"127.0.0.1:{server.port}"
+    servers = [await serve(Admin(), log) for _ in range(2)]
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
     file.write_text("maple")
-    shown = json.loads((await run([address], "routes", "diff", str(file))).stdout)
-    told = {
-        "mistakes": [],
-        "changes": ["forte: maple has weight 2 instead of 1."],
-        "diff": ["-maple = 1", "+maple = 2"],
-    }
-    assert shown == {"routers": [{"router": address, **told}]}
+    shown = json.loads((await run(addresses, "routes", "diff", str(file))).stdout)
+    told = {"mistakes": [], "changes": ["- forte: 1. maple", "+ forte: 1. cedar"]}
+    assert shown == {"routers": [{"router": address, **told} for address in addresses]}
     file.write_text("cedar")
-    mistaken = await run([address], "routes", "diff", str(file))
+    mistaken = await run(addresses, "routes", "diff", str(file))
     assert mistaken.exit_code == 2
-    assert f"{file}:3: classes.forte.models: no model named" in json.loads(mistaken.stdout)["routers"][0]["mistakes"][0]
-    await server.stop(0)
+    assert json.loads(mistaken.stdout)["routers"][0]["mistakes"] == ['classes.forte.models: no model named "cedar"']
+    runner = CliRunner(env={"LEGATO_ROUTER_ADDRESS": addresses[0]})
+    for_people = await asyncio.to_thread(runner.invoke, legato, ["routes", "diff", str(file)])
+    assert (for_people.exit_code, for_people.stdout) == (2, "")
+    assert for_people.stderr == f'{addresses[0]}: {file}: classes.forte.models: no model named "cedar"\n'
+    for server in servers:
+        await server.stop(0)
 
 
 def test_file_that_is_no_text_has_no_difference_to_show(tmp_path: Path) -> None:

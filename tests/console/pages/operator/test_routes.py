@@ -52,14 +52,27 @@ def test_new_models_are_shown_with_their_outcomes_beside_those_that_serve(
     text = console.get("/operator/routes", session).text
     for words in (
         "canary, 5\u00a0% of accounts",
-        "shadow, 1\u00a0% of chats, at most 30 a minute",
         "Rolled back",
         "New models of forte",
         "Canary: cedar/cedar-2-max fails more often: 25.0 % of 120 against 0.5 % of 2,900.",
-        "Shadow: Neither fails clearly more often: 0.5 % of 2,900 against 0.0 % of 60.",
     ):
         assert words in text, words
     assert "New models of mezzo" not in text
+
+
+def test_commands_that_change_the_routes_are_shown_and_no_form_does(console: ConsoleHarness, session: str) -> None:
+    text = console.get("/operator/routes", session).text
+    for command in ("routes check routes.toml", "routes diff routes.toml", "routes reload"):
+        assert f"legato {command}" in text
+    assert "canary = { model = &#34;MODEL&#34;, percent = 5 }" in text
+    assert "legato routes resume" not in text
+    for path in ("edit", "canary", "resume", "try", "apply", "routes.toml"):
+        assert console.post(f"/operator/routes/{path}", {"class": "forte"}, session).status == 404, path
+
+
+def test_command_that_resumes_a_canary_is_shown_where_it_was_rolled_back(console: ConsoleHarness, session: str) -> None:
+    console.router.evaluate()
+    assert "legato routes resume forte" in console.get("/operator/routes", session).text
 
 
 def test_version_of_the_routes_is_shown_and_changes_with_them(console: ConsoleHarness, session: str) -> None:

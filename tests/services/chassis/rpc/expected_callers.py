@@ -120,11 +120,9 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "ReloadRoutes": OPERATORS,
         "ListTargets": OPERATORS,
         "ListOutcomes": OPERATORS,
-        "ResumeCanary": OPERATORS,
+        "DiffRoutes": ADMIN,
+        "ResumeCanary": ADMIN,
     },
-    "legato.router.v1.RouteFileService": dict.fromkeys(
-        ["GetRouteFile", "PreviewRouteFile", "TryModel", "WriteRouteFile"], OPERATORS
-    ),
     "legato.router.v1.GroundingAdminService": {
         "AddNote": WITH_USERS,
         "ListNotes": WITH_USERS,

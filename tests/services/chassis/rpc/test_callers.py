@@ -29,7 +29,7 @@ from legato_protos.metering.v1 import (
 )
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from legato_protos.payments.v1 import payments_pb2
-from legato_protos.router.v1 import grounding_pb2, route_files_pb2, router_pb2
+from legato_protos.router.v1 import grounding_pb2, router_pb2
 from legato_protos.type.v1 import exchange_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod
@@ -70,7 +70,6 @@ OURS = [
         metering_notices_pb2,
         model_shares_pb2,
         outbox_pb2,
-        route_files_pb2,
         router_pb2,
         grounding_pb2,
         metering_pb2,

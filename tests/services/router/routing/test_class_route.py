@@ -30,11 +30,28 @@ def test_listed_models_are_tiers_of_one(routes_file: Path) -> None:
     assert tiers_of(routes_file, FORTISSIMO) == [{"vendor/big": 1}, {"small": 1}]
 
 
-def test_first_token_and_hedge_are_of_a_class_that_says_so(routes_file: Path) -> None:
-    routes_file.write_text(GOOD + "first_token_s = 2.5\nhedge = true\n")
+def test_first_token_is_of_a_class_that_says_so(routes_file: Path) -> None:
+    routes_file.write_text(GOOD + "first_token_s = 2.5\n")
     classes = load_routes(routes_file, {"HOST_KEY": "secret"}).classes
-    assert (classes["fortissimo"].first_token_s, classes["fortissimo"].hedge) == (2.5, True)
-    assert (classes["forte"].first_token_s, classes["forte"].hedge) == (None, False)
+    assert (classes["fortissimo"].first_token_s, classes["forte"].first_token_s) == (2.5, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        (
+            'shadow = { model = "small", percent = 1 }',
+            "shadow: was removed: copies of chats are no longer sent (a canary tries a new model); delete it",
+        ),
+        (
+            "hedge = true",
+            "hedge: was removed: no second model is asked at the same time (see first_token_s); delete it",
+        ),
+    ],
+    ids=["shadow", "hedge"],
+)
+def test_key_of_an_earlier_release_is_told_with_what_became_of_it(routes_file: Path, line: str, mistake: str) -> None:
+    assert mistakes_of(routes_file, f"{GOOD}{line}\n") == [f"classes.fortissimo.{mistake}"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +59,6 @@ def test_first_token_and_hedge_are_of_a_class_that_says_so(routes_file: Path) ->
     [
         ("", ["models: is missing; a class has models or tiers"]),
         (f"{FORTISSIMO}\ntiers = [{{ big = 1 }}]", ["tiers: cannot stand beside models"]),
-        ('models = ["big"]\nhedge = true', ["hedge: needs a second model"]),
         (f"{FORTISSIMO}\nfirst_token_s = 0", ["first_token_s: must be a number of seconds above zero"]),
         ("tiers = []", ["tiers: must be a non-empty list of tables"]),
         ('tiers = ["big"]', ["tiers: must be a non-empty list of tables"]),
@@ -87,59 +103,3 @@ def test_canary_has_a_percentage_and_may_name_accounts(routes_file: Path) -> Non
 def test_mistakes_in_a_canary_are_named(canary: str, mistakes: list[str], routes_file: Path) -> None:
     found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, f"{FORTISSIMO}\ncanary = {canary}"))
     assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]
-
-
-def test_shadow_has_a_percentage_and_a_number_of_calls_a_minute(routes_file: Path) -> None:
-    shadow = 'models = ["big"]\nshadow = { model = "small", percent = 0.5, calls_per_minute = 6 }'
-    routes_file.write_text(GOOD.replace(FORTISSIMO, shadow))
-    routes = load_routes(routes_file, {"HOST_KEY": "secret"})
-    route = routes.classes["fortissimo"]
-    assert route.shadow is not None
-    assert (route.shadow.target.model_name, route.shadow.percent, route.shadow.calls_per_minute) == ("small", 0.5, 6)
-    assert [target.model_name for target in route.targets] == ["vendor/big"]
-    assert "bundled" in routes.providers
-
-
-@pytest.mark.parametrize(
-    ("shadow", "mistakes"),
-    [
-        ('{ model = "huge", percent = 1 }', ['shadow.model: no model named "huge"']),
-        ('{ model = "big", percent = 1 }', ["shadow.model: serves the class already"]),
-        ('{ model = "small" }', ["shadow.percent: is missing"]),
-        (
-            '{ model = "small", percent = 1, calls_per_minute = 0 }',
-            ["shadow.calls_per_minute: must be a whole number above zero"],
-        ),
-    ],
-)
-def test_mistakes_in_a_shadow_are_named(shadow: str, mistakes: list[str], routes_file: Path) -> None:
-    found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, f'models = ["big"]\nshadow = {shadow}'))
-    assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]
-
-
-def test_copy_does_not_leave_the_region_of_the_models_that_serve(routes_file: Path) -> None:
-    shadow = 'models = ["big"]\nshadow = { model = "other", percent = 1 }'
-    other = """
-[providers.abroad]
-kind = "openai"
-base_url = "https://abroad.test/v1"
-zero_retention = true
-region = "{region}"
-[models.other]
-provider = "abroad"
-name = "other"
-context_tokens = 1000
-max_output_tokens = 100
-"""
-
-    def in_regions(serving: str, copied: str) -> str:
-        stated = GOOD.replace('base_url = "https://host.test/v1"', f'base_url = "https://host.test/v1"\n{serving}')
-        return stated.replace(FORTISSIMO, shadow) + other.replace('region = "{region}"\n', copied)
-
-    canada, ireland = 'region = "ca-central-1"\n', 'region = "eu-west-1"\n'
-    mistake = "classes.fortissimo.shadow: is at a provider of region {}, but the class is served in ca-central-1"
-    assert mistakes_of(routes_file, in_regions(canada, ireland)) == [mistake.format("eu-west-1")]
-    assert mistakes_of(routes_file, in_regions(canada, "")) == [mistake.format("unknown")]
-    for serving, copied in ((canada, canada), ("", ireland), ("", "")):
-        routes_file.write_text(in_regions(serving, copied))
-        assert load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].shadow is not None

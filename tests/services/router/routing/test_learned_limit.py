@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.base import Piece
 from services.router.routing.learned_limit import LEAST_CHATS, LEAST_REFUSALS, LIFETIME_S, ROUND_S, LearnedLimit
 from services.router.routing.saturation import ModelSaturation, ModelUse
 from tests.support.fakes import FakeClock
 
-FIRST = Piece(contents=["Hello"])
 STEP_S = 0.02
 CHAT_S = 0.5
 PLACES = 8
@@ -58,7 +56,7 @@ class Server:
 
     def _ask(self, client: Client, running: int) -> None:
         try:
-            model_use = self.saturation.enter(client.key_id, 100)
+            model_use = self.saturation.enter(client.key_id)
             if running >= self.places or client.key_id in self.refused_keys:
                 model_use.release()
                 self.refusals += 1
@@ -67,7 +65,7 @@ class Server:
             client.refused += 1
             self._pause(client)
             return
-        model_use.begun(FIRST)
+        model_use.begun()
         client.model_use, client.ends_at_s = model_use, self.clock.elapsed_s() + CHAT_S * (0.5 + self._dice.random())
 
     def _pause(self, client: Client) -> None:

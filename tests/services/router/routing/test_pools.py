@@ -43,7 +43,7 @@ class Pool:
             name: ModelState(
                 replace(target(name), concurrency=concurrency),
                 cast(Provider, None),
-                ModelSaturation(clock, 0, concurrency),
+                ModelSaturation(clock, concurrency),
                 CircuitBreaker(clock),
             )
             for tier in tiers
@@ -63,7 +63,7 @@ class Pool:
         return next(each for each in CONVERSATIONS if self.first([each]) == [name])
 
     def load(self, name: str, chats: int) -> list[ModelUse]:
-        return [self.members[name].saturation.enter(KEY, 10) for _ in range(chats)]
+        return [self.members[name].saturation.enter(KEY) for _ in range(chats)]
 
     def break_down(self, name: str) -> None:
         for _ in range(FAILURES_IN_A_ROW):

@@ -29,11 +29,11 @@ def test_file_of_the_wrong_shape_is_a_mistake_and_no_crash(routes_file: Path, te
 
 
 def test_mistakes_in_what_limits_a_model_are_named(routes_file: Path) -> None:
-    more = '\nqueue_metrics_url = "host.test/metrics"\nqueue_most_waiting = 0\nqueueing_s = -1'
+    more = '\nqueue_metrics_url = "host.test/metrics"\nqueue_most_waiting = 0\nqueueing_s = 1'
     assert mistakes_of(routes_file, GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}")) == [
         "models.big.queue_metrics_url: must start with http:// or https://",
         "models.big.queue_most_waiting: must be a whole number above zero",
-        "models.big.queueing_s: must be a number of seconds above zero, or 0",
+        "models.big.queueing_s: was removed: latency limits no model (see concurrency); delete it",
     ]
 
 

@@ -1,6 +1,8 @@
 """The routes file: what it gives, and how its mistakes are told."""
 
+import os
 import re
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -300,14 +302,14 @@ def test_model_has_tools_unless_it_is_the_bundled_one_or_the_file_says_so(routes
 def test_nothing_but_its_server_limits_a_model_unless_the_file_says_so(routes_file: Path) -> None:
     routes_file.write_text(GOOD)
     big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
-    assert (big.concurrency, big.queue_metrics_url, big.queueing_s) == (None, "", None)
+    assert (big.concurrency, big.queue_metrics_url) == (None, "")
 
 
 def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_file: Path) -> None:
-    more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3\nqueueing_s = 0.7'
+    more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3'
     routes_file.write_text(GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}"))
     big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
-    assert (big.queue_metrics_url, big.queue_most_waiting, big.queueing_s) == ("http://host.test/metrics", 3, 0.7)
+    assert (big.queue_metrics_url, big.queue_most_waiting) == ("http://host.test/metrics", 3)
 
 
 def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
@@ -338,3 +340,55 @@ def test_model_may_continue_answers_in_the_way_of_its_server(routes_file: Path) 
         routes_file.write_text(GOOD.replace(base, f"{base}\ncontinues = {written}"))
         with pytest.raises(SettingsError, match="continues: must be true"):
             load_routes(routes_file, {"HOST_KEY": "secret"})
+
+
+@pytest.fixture
+def pipe() -> Iterator[Path]:
+    """Gives the path of a pipe that has a text and an end: reading it does not wait."""
+    reader, writer = os.pipe()
+    os.write(writer, b"secret")
+    os.close(writer)
+    yield Path(f"/dev/fd/{reader}")
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mistake"),
+    [
+        (
+            "[classes.forte]",
+            '[classes.forte]\ncharacter = "{file}.md"',
+            "classes.forte.character: cannot read {file}.md: {why}",
+        ),
+        (
+            'api_key_env = "HOST_KEY"',
+            'api_key_file = "{file}"',
+            "providers.host.api_key_file: cannot read {file}: {why}",
+        ),
+        ('"HOST_KEY"', '"OTHER_KEY"', "providers.host.api_key_env: OTHER_KEY_FILE: cannot read {file}: {why}"),
+    ],
+)
+def test_files_that_are_named_are_small_and_regular(
+    routes_file: Path, pipe: Path, before: str, after: str, mistake: str
+) -> None:
+    file = routes_file.with_name("named")
+    file.with_suffix(".md").symlink_to(file)
+    routes_file.write_text(GOOD.replace(before, after.format(file=file)))
+    environ = {"HOST_KEY": "secret", "OTHER_KEY_FILE": str(file)}
+    for is_large, why in ((False, "not a regular file"), (True, "larger than 1 MiB")):
+        file.unlink(missing_ok=True)
+        if is_large:
+            file.write_text("x" * (1024 * 1024 + 1))
+        else:
+            file.symlink_to(pipe)
+        with pytest.raises(SettingsError) as refused:
+            load_routes(routes_file, environ)
+        assert str(refused.value) == f"{routes_file}: {mistake.format(file=file, why=why)}"
+
+
+def test_routes_file_is_itself_small_and_regular(routes_file: Path, pipe: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read .*: not a regular file"):
+        load_routes(pipe, {"HOST_KEY": "secret"})
+    routes_file.write_text(GOOD + "#" * 1024 * 1024)
+    with pytest.raises(SettingsError, match=r"cannot read .*: larger than 1 MiB"):
+        load_routes(routes_file, {"HOST_KEY": "secret"})

@@ -18,6 +18,7 @@ from cli.main import legato
 from legato_protos.router.v1.router_pb2 import (
     BREAKER_STATE_CLOSED,
     BREAKER_STATE_OPEN,
+    DiffRoutesRequest,
     ListTargetsRequest,
     ReloadRoutesRequest,
     ResumeCanaryRequest,
@@ -235,6 +236,25 @@ async def test_canary_is_rolled_back_until_an_operator_resumes_it_or_changes_it(
         )
         assert compared.exit_code == 0, compared.output
         assert compared.stdout.splitlines()[4].split() == ["errors", "-", "provider", "10"]
+
+
+async def test_what_a_text_would_change_is_told_and_nothing_is_changed(
+    socket_folder: Path, log: Log, upstream: Upstream
+) -> None:
+    async with router_process(socket_folder, log, old=upstream) as served:
+        text = served.routes.read_text()
+        wanted = text.replace("concurrency = 5", "concurrency = 6")
+        told = await served.admin.DiffRoutes(DiffRoutesRequest(text=wanted))
+        terms = "old-model of old, context_tokens 10000, max_output_tokens 1000, concurrency"
+        assert list(told.changes)[:2] == [f"- forte: 1. {terms} 5", f"+ forte: 1. {terms} 6"]
+        [unchanged, mistaken] = [
+            await served.admin.DiffRoutes(DiffRoutesRequest(text=each)) for each in (text, f"colour = 1\n{text}")
+        ]
+        assert (list(unchanged.changes), list(unchanged.mistakes)) == ([], [])
+        assert list(mistaken.mistakes) == ["colour: is not a known key"]
+        assert [target.limit for target in await served.targets()] == [5]
+        served.routes.write_text(wanted)
+        assert (await served.admin.ReloadRoutes(ReloadRoutesRequest())).version == told.version != unchanged.version
 
 
 async def test_targets_are_told_with_what_runs_and_what_may(socket_folder: Path, log: Log, upstream: Upstream) -> None:
