@@ -179,7 +179,8 @@ async def test_stream_goes_on_after_a_silence_in_which_new_calls_go_elsewhere(
         # It may be repeated, so it need not wait.
         with pytest.raises(ExchangeBroken):
             await ask(client, "unheard", timeout_s=60)
-        assert not client.usable
+        is_usable = client.usable
+        assert not is_usable
         silences.assert_called_once_with()
         call.send(router.ChatRequest(grant=router.Grant(output_tokens=7)))
         road.unblock()
