@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from services.chassis.access_tokens import AccessTokenVerifier
-from services.chassis.process import memory
+from services.chassis.process import memory, pulse
 from services.chassis.process.settings import ProcessSettings, ServiceSettings
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.certificates import open_certificates, show_certificate
@@ -219,6 +219,7 @@ class Process:
 @contextlib.asynccontextmanager
 async def serving(name: str, settings: ProcessSettings) -> AsyncIterator[Process]:
     """Opens a process, and closes what it has opened."""
+    pulse.begin()
     async with AsyncExitStack() as opened:
         process = Process(name, settings, opened)
         yield process
