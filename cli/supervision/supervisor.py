@@ -248,8 +248,11 @@ class Supervisor:
                 if judged.note_work(ended_at, waited_s):
                     self.say(f"{kept.spec.name} is overloaded: it works, but answers no health check in time")
                     self.log.warning("process.overloaded", name=kept.spec.name, pid=process.pid)
-            elif judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s, waited_s):
-                return None if process.returncode is not None else judged.silent_s(ended_at)
+            elif (
+                judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s, waited_s)
+                and process.returncode is None
+            ):
+                return judged.silent_s(ended_at)
         return None
 
     async def _keep_logs_small(self) -> None:
