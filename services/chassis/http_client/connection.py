@@ -220,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
         except InvalidResponse as error:
             what = str(error)
             # A response that is already complete stays valid.
-            if response.is_whole:
+            if self.response.is_whole:
                 self._owner.distrust()
             else:
                 self._failure = lambda: InvalidResponse(what)
