@@ -14,6 +14,8 @@ def show_edge(
 ) -> None:
     registry.gauge("legato_ready", "1 if this edge is ready for requests, otherwise 0.", lambda: not missing())
     registry.gauge("legato_replicas_usable", "Usable replicas of each service.", services.usable_replicas, "peer")
+    silences = "Connected replicas of each service that sent nothing for two seconds: new calls went elsewhere."
+    registry.counter("legato_replica_silences", silences, lambda: services.silences, "peer")
     waiting = "Requests that wait while auth, metering or their database is away."
     registry.gauge("legato_requests_waiting", waiting, lambda: waits.requests)
     registry.gauge("legato_requests_waiting_bytes", "Bodies of these requests.", lambda: waits.held_bytes)

@@ -94,30 +94,47 @@ LATE_S: Final = 1.0
 
 
 class Responsiveness:
-    """Tracks the checks of one run of a process. Its clock does not advance while the machine sleeps."""
+    """Tracks the checks of one run of a process. Its clock does not advance while the machine sleeps. Times that the
+    process was `starved`, ready to run without a processor, are sums since it began."""
 
     def __init__(self, started_at_s: float, *, start_timeout_s: float, unresponsive_after_s: float) -> None:
         # A process has the start timeout until its first answer.
         self._allowed_s = max(start_timeout_s, unresponsive_after_s)
         self._allowed_later_s = unresponsive_after_s
-        self._silent_since_s = started_at_s
+        self._answered_at_s = self._silent_since_s = started_at_s
+        self._starved_s = 0.0
         self._misses = 0
+        self._is_overload_told = False
 
-    def note_answer(self, now_s: float) -> None:
+    def note_answer(self, now_s: float, starved_s: float = 0.0) -> None:
         self._allowed_s = self._allowed_later_s
-        self._begin_again(now_s)
+        self._answered_at_s = now_s
+        self._is_overload_told = False
+        self._begin_again(now_s, starved_s)
 
-    def note_miss(self, due_at_s: float, began_at_s: float, ended_at_s: float, timeout_s: float) -> bool:
+    def note_work(self, now_s: float, starved_s: float = 0.0) -> bool:
+        """Notes that the process works, though it did not answer. Returns whether that is to be told: once, when it has
+        lasted for as long as a process that hangs is given."""
+        self._begin_again(now_s, starved_s)
+        if self._is_overload_told or now_s - self._answered_at_s < self._allowed_s:
+            return False
+        self._is_overload_told = True
+        return True
+
+    def note_miss(
+        self, due_at_s: float, began_at_s: float, ended_at_s: float, timeout_s: float, starved_s: float = 0.0
+    ) -> bool:
         """Returns whether the process hangs. The check was due at `due_at_s` and had a timeout of `timeout_s`."""
         if began_at_s - due_at_s > LATE_S or ended_at_s - began_at_s > timeout_s + LATE_S:
-            self._begin_again(ended_at_s)
+            self._begin_again(ended_at_s, starved_s)
             return False
         self._misses += 1
-        return self._misses >= LEAST_MISSES and self.silent_s(ended_at_s) >= self._allowed_s
+        could_run_s = self.silent_s(ended_at_s) - (starved_s - self._starved_s)
+        return self._misses >= LEAST_MISSES and could_run_s >= self._allowed_s
 
     def silent_s(self, now_s: float) -> float:
         return now_s - self._silent_since_s
 
-    def _begin_again(self, now_s: float) -> None:
-        self._silent_since_s = now_s
+    def _begin_again(self, now_s: float, starved_s: float) -> None:
+        self._silent_since_s, self._starved_s = now_s, starved_s
         self._misses = 0

@@ -9,7 +9,7 @@ import msgspec
 from cli.settings import CommandSettings
 from cli.supervision.environment import SECRETS, settings_by_process, variables_of
 from services.chassis.access_tokens import SIGNING_KEY_VARIABLE
-from services.chassis.process import failpoints, lifeline
+from services.chassis.process import failpoints, lifeline, pulse
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
 
 # A placeholder for a secret that is generated when the processes are started.
@@ -17,7 +17,7 @@ MADE_LATER = "1:" + "00" * 32
 # Set by the supervisor, whatever the environment says.
 DECIDED_LATER = ("LEGATO_EDGE_FD", "LEGATO_CONSOLE_FD")
 # Internal variables.
-OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
+OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE, pulse.VARIABLE)
 
 
 def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:

@@ -17,7 +17,8 @@ import msgspec
 
 from cli.supervision.health import HealthProbe, Responsiveness
 from cli.supervision.process_log import ProcessLog
-from services.chassis.process import lifeline
+from cli.supervision.progress import Pulse, starved_s
+from services.chassis.process import lifeline, pulse
 from services.chassis.telemetry.log import Log
 
 POLL_S = 0.05
@@ -70,6 +71,7 @@ class _Kept:
     spec: ProcessSpec
     log: ProcessLog
     process: Process | None = None
+    pulse: Pulse = field(default_factory=Pulse)
     started_at: float = 0.0
     # True if the current run has served.
     has_served: bool = False
@@ -128,6 +130,8 @@ class Supervisor:
             self._checks.shutdown(wait=False)
             os.close(self._lifeline)
             os.close(self._lifeline_write_end)
+            for kept in self._all:
+                kept.pulse.close()
 
     async def _start_all(self) -> None:
         began_at = time.monotonic()
@@ -164,8 +168,8 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**spec.environ, lifeline.VARIABLE: str(self._lifeline)},
-                pass_fds=(self._lifeline, *spec.pass_fds),
+                env={**spec.environ, lifeline.VARIABLE: str(self._lifeline), pulse.VARIABLE: str(kept.pulse.beating)},
+                pass_fds=(self._lifeline, kept.pulse.beating, *spec.pass_fds),
                 umask=0o077,
                 # Ctrl-C reaches the terminal's whole process group; the processes should end in our order.
                 process_group=0,
@@ -237,9 +241,17 @@ class Supervisor:
             began_at = time.monotonic()
             answers = await loop.run_in_executor(self._checks, kept.spec.health.answers, timing.check_timeout_s)
             ended_at = time.monotonic()
+            works, waited_s = kept.pulse.has_beaten(), starved_s(process.pid)
             if answers:
-                judged.note_answer(ended_at)
-            elif judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s) and process.returncode is None:
+                judged.note_answer(ended_at, waited_s)
+            elif works:
+                if judged.note_work(ended_at, waited_s):
+                    self.say(f"{kept.spec.name} is overloaded: it works, but answers no health check in time")
+                    self.log.warning("process.overloaded", name=kept.spec.name, pid=process.pid)
+            elif (
+                judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s, waited_s)
+                and process.returncode is None
+            ):
                 return judged.silent_s(ended_at)
         return None
 

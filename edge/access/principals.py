@@ -46,6 +46,7 @@ class Principals:
         """Finds the addresses of clients with `addresses`, and limits the wrong keys of each; 0 is no limit. Requests
         that cannot be verified wait in `waits`."""
         addresses = addresses or Addresses()
+        self._addresses = addresses
         self._auth = AuthClient(replicas)
         self._clock = clock
         self._principal_cache = PrincipalCache(clock)
@@ -81,7 +82,7 @@ class Principals:
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         """Authenticates the key and checks its scope; None needs no scope. Counts wrong keys by client address."""
         headers = scope["headers"]
-        begin_request(scope, lambda: self.authenticate(headers))
+        begin_request(scope, lambda: self.authenticate(headers), lambda: self._client_name(scope))
         try:
             principal = await self.authenticate(headers)
         except LegatoError as error:
@@ -105,7 +106,7 @@ class Principals:
     ) -> Principal:
         """Returns the principal of an internal program that calls for an account, if it has a scope. Raises
         CALLER_NOT_GRANTED."""
-        begin_request(scope, lambda: self._authenticate_caller(caller, account_id))
+        begin_request(scope, lambda: self._authenticate_caller(caller, account_id), lambda: f"{caller} {account_id}")
         principal = await self._authenticate_caller(caller, account_id)
         if needed is not None:
             principal.require(needed)
@@ -138,6 +139,12 @@ class Principals:
             # Auth may have named this key between its verification and now.
             self._running_keys.recheck([credential_id])
         return running_key
+
+    def _client_name(self, scope: HttpScope) -> str:
+        """Returns the address that a key comes from, which stands for its owner as long as auth is away; empty for
+        loopback."""
+        network = self._addresses.network_of(scope)
+        return "" if network is None else f"address {network}"
 
     def _verify_waiting(self, digest: bytes, ask: Callable[[], Awaitable[Verified]]) -> Awaitable[Principal]:
         """Verifies, and waits while auth is away."""

@@ -7,7 +7,7 @@ address, and one of them may be guessing keys.
 from edge.wire.responses import rate_headers
 from legato_protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.http.addresses import Address, Addresses, client_network
+from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import Headers, HttpScope
 from services.chassis.load.gcra import Buckets, Rate
 from services.chassis.timing.deadlines import Clock
@@ -24,10 +24,10 @@ class WrongKeyLimiter:
         """Counts a wrong key. Raises TOO_MANY_WRONG_KEYS."""
         if self._rate is None:
             return
-        address = self._counted(scope)
-        if address is None:
+        network = self._addresses.network_of(scope)
+        if network is None:
             return
-        wait_ns = self._buckets.charge(client_network(address), self._rate)
+        wait_ns = self._buckets.charge(network, self._rate)
         if wait_ns:
             message = "Too many wrong API keys from this address. Please check the key, and retry later."
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
@@ -36,8 +36,8 @@ class WrongKeyLimiter:
         """Returns the rest of an address's limit, in the form of a key's rate headers."""
         if self._rate is None:
             return []
-        address = self._counted(scope)
-        ahead_ns = 0 if address is None else self._buckets.ahead_ns(client_network(address), self._buckets.now_ns())
+        network = self._addresses.network_of(scope)
+        ahead_ns = 0 if network is None else self._buckets.ahead_ns(network, self._buckets.now_ns())
         return rate_headers(
             AdmitResponse(
                 limit_requests=self._rate.per_minute,
@@ -45,8 +45,3 @@ class WrongKeyLimiter:
                 reset_requests_ms=-(-ahead_ns // 1_000_000),
             )
         )
-
-    def _counted(self, scope: HttpScope) -> Address | None:
-        """Returns the address; None for loopback, not limited."""
-        address = self._addresses.of(scope)
-        return None if address is None or address.is_loopback else address

@@ -1,6 +1,7 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -50,6 +51,7 @@ class _Replica(ExchangeClient, Generic[StubT]):
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
         in_flight: CallsInFlight | None = None,
+        on_silence: Callable[[], None] | None = None,
     ) -> None:
         self._address = address
         self._certificates = certificates
@@ -61,6 +63,7 @@ class _Replica(ExchangeClient, Generic[StubT]):
             log,
             message_items,
             in_flight,
+            on_silence,
             has_packed=self.has_packed,
         )
         self.start()
@@ -141,12 +144,19 @@ class Backends:
         """Takes the addresses by service, and the choice of routers."""
         # Items per message, for all replicas of a service together.
         self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
+        # How often a replica of a service fell silent while it was connected.
+        self.silences = Counter({"router": 0, "metering": 0})
         # Of both: a chat is at one of them at a time, and calls both.
         in_flight = CallsInFlight()
 
         def connect_to(kind: type[ReplicaT]) -> Callable[[str], ReplicaT]:
-            items = self.message_items[kind.server_name]
-            return lambda address: kind(address, log, certificates, items, in_flight)
+            name = kind.server_name
+            items = self.message_items[name]
+
+            def note_silence() -> None:
+                self.silences[name] += 1
+
+            return lambda address: kind(address, log, certificates, items, in_flight, note_silence)
 
         self.auths = Replicas(AUTH, address_of("auth"), lambda address: AuthReplica(address, clock, certificates), log)
         self.routers = Replicas(RouterReplica.title, address_of("router"), connect_to(RouterReplica), log, subset)

@@ -2,7 +2,8 @@
 
 A request whose call gets no answer takes a place in a queue, behind those that came before it; the first one tries
 again. Once a call is answered, each answer lets two more try, so that a service that is back is not met by all of them
-at once. Waiting is not trusting: a key is verified again before the call that follows a wait.
+at once. Waiting is not trusting: a key is verified again before the call that follows a wait. Nobody takes all places:
+an account has a share of them, and before a key is verified the address that it comes from.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeVar
 from edge.wire.body_reader import ClientGone
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError, Reason
 from services.chassis.http.asgi import BODY, WHEN_GONE, HttpScope
+from services.chassis.load.fair_budget import FairBudget
 
 AnswerT = TypeVar("AnswerT")
 
@@ -41,11 +43,18 @@ class WaitLimits:
 class CurrentRequest:
     """The request that a task serves, as far as it matters to a wait."""
 
-    __slots__ = ("_has_client", "ends_at_s", "is_gone", "is_waiting", "scope", "verify_again")
+    __slots__ = ("_has_client", "client_name", "ends_at_s", "is_gone", "is_waiting", "scope", "verify_again")
 
-    def __init__(self, scope: HttpScope, verify_again: Callable[[], Awaitable[object]] | None = None) -> None:
+    def __init__(
+        self,
+        scope: HttpScope,
+        verify_again: Callable[[], Awaitable[object]] | None = None,
+        client_name: Callable[[], str] = str,
+    ) -> None:
         self.scope = scope
         self.verify_again = verify_again
+        # Who it comes from as long as its key is not verified; empty if that is not known.
+        self.client_name = client_name
         self._has_client = WHEN_GONE in scope
         # When it has waited long enough, on the event loop's clock; None: it has not waited yet.
         self.ends_at_s: float | None = None
@@ -77,15 +86,17 @@ class CurrentRequest:
 _current: ContextVar[CurrentRequest | None] = ContextVar("current_request", default=None)
 
 
-def begin_request(scope: HttpScope, verify_again: Callable[[], Awaitable[object]]) -> None:
-    """Notes which request the task serves from now on, and how its key is verified."""
-    _current.set(CurrentRequest(scope, verify_again))
+def begin_request(
+    scope: HttpScope, verify_again: Callable[[], Awaitable[object]], client_name: Callable[[], str]
+) -> None:
+    """Notes which request the task serves from now on, how its key is verified, and what names its client."""
+    _current.set(CurrentRequest(scope, verify_again, client_name))
 
 
 def end_request() -> None:
     """Drops what a request holds: background work that it has begun refers to the request for as long as it runs."""
     if (request := _current.get()) is not None:
-        request.scope, request.verify_again = {}, None
+        request.scope, request.verify_again, request.client_name = {}, None, str
 
 
 def has_waited() -> bool:
@@ -104,28 +115,46 @@ class OutageWait:
 
     def __init__(self, limits: WaitLimits | None = None) -> None:
         self.limits = limits or WaitLimits()
-        self.requests = 0
-        self.held_bytes = 0
+        # Of every account, or of the clients that are not known yet.
+        self._places = FairBudget("A place to wait", self.limits.requests)
+        self._bodies = FairBudget("Memory to wait", self.limits.held_bytes)
         # Ended waits by outcome.
         self.outcomes: Counter[str] = Counter({"served": 0, "refused": 0, "late": 0, "full": 0, "gone": 0})
 
+    @property
+    def requests(self) -> int:
+        return self._places.used
+
+    @property
+    def held_bytes(self) -> int:
+        return self._bodies.used
+
     @contextmanager
-    def counted(self, service: str, request: CurrentRequest, *, is_followed: bool) -> Iterator[None]:
-        """Counts a request while it waits, and raises if that is one too many. Raises ClientGone as soon as its client
-        disconnects, unless the caller follows the client itself."""
+    def counted(self, service: str, request: CurrentRequest, account_id: str, *, is_followed: bool) -> Iterator[None]:
+        """Counts a request while it waits, and raises if that is one too many, of all or of its account or client.
+        Raises ClientGone as soon as its client disconnects, unless the caller follows the client itself."""
         if request.is_waiting:
             # It waits for metering, and then for auth too.
             yield
             return
-        held_bytes = request.held_bytes
-        if self.requests >= self.limits.requests or self.held_bytes + held_bytes > self.limits.held_bytes:
-            self.outcomes["full"] += 1
-            raise _unavailable(f"{service} is not available right now, and too many requests wait for it.")
-        if not is_followed:
-            request.follow_client()
+        # Where nothing is known of a client, it is held to no share.
+        name = account_id or request.client_name() or str(id(request))
+        with self._places.hold(name) as place, self._bodies.hold(name) as body:
+            try:
+                place.grow_to(1)
+                body.grow_to(request.held_bytes)
+            except LegatoError:
+                self.outcomes["full"] += 1
+                message = f"{service} is not available right now, and too many requests wait for it."
+                raise _unavailable(message) from None
+            if not is_followed:
+                request.follow_client()
+            with self._noting_outcome(request):
+                yield
+
+    @contextmanager
+    def _noting_outcome(self, request: CurrentRequest) -> Iterator[None]:
         request.is_waiting = True
-        self.requests += 1
-        self.held_bytes += held_bytes
         outcome = "gone"
         try:
             yield
@@ -141,8 +170,6 @@ class OutageWait:
             raise ClientGone from None
         finally:
             request.is_waiting = False
-            self.requests -= 1
-            self.held_bytes -= held_bytes
             self.outcomes[outcome] += 1
 
 
@@ -162,11 +189,12 @@ class OutageQueues:
         key: Callable[[], str] = str,
         on_repeat: Callable[[], object] = bool,
         *,
+        account_id: str = "",
         is_followed: bool = False,
     ) -> AnswerT:
         """Returns the answer, and waits for it while the service is away; `key` names the queue. `on_repeat` is called
-        after each attempt whose answer was lost. `is_followed` says that the caller cancels the task itself when the
-        client disconnects."""
+        after each attempt whose answer was lost. `account_id` is empty as long as it is not known. `is_followed` says
+        that the caller cancels the task itself when the client disconnects."""
         began_s = asyncio.get_running_loop().time()
         if not self._queues or key() not in self._queues:
             try:
@@ -178,7 +206,7 @@ class OutageQueues:
         request = _current.get() or CurrentRequest({})
         if request.ends_at_s is None:
             request.ends_at_s = began_s + self._waits.limits.wait_s
-        with self._waits.counted(self._service, request, is_followed=is_followed):
+        with self._waits.counted(self._service, request, account_id, is_followed=is_followed):
             try:
                 async with asyncio.timeout_at(request.ends_at_s):
                     return await self._wait(key(), request, ask, on_repeat)

@@ -233,6 +233,7 @@ class Metering:
             lambda: ask(self._replicas.for_account(account_id)),
             partial(self._replicas.home_of, account_id),
             on_repeat,
+            account_id=account_id,
             is_followed=is_followed,
         )
 

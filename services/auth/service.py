@@ -1,6 +1,7 @@
 """Assembles auth on one database, for the process and for tests."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,11 +162,14 @@ class AuthService:
         if await self._database.write(note_peppers, noted):
             self._log.info("peppers.changed")
 
-    async def open_copy(self, address: str | Path | None, lost_after: int) -> AuditCopy | None:
+    async def open_copy(
+        self, address: str | Path | None, lost_after: int, on_full: Callable[[bool], None]
+    ) -> AuditCopy | None:
         """Brings the database up to the copy of the audit log, if there is one, before anything is served."""
         if address is None:
             return None
-        self._copy = copy = AuditCopy(self._database, self.parts.audit, open_object_store(address), self._log)
+        store = open_object_store(address)
+        self._copy = copy = AuditCopy(self._database, self.parts.audit, store, self._log, on_full)
         await copy.open(lost_after)
         return copy
 

@@ -42,7 +42,7 @@ class RouterService:
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
-        grounding = open_grounding(grounding_settings, clock, log, opened)
+        grounding = open_grounding(grounding_settings, clock, log, opened, process.full_disks)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
         completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
         show_chats(completions, registry)

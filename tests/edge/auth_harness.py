@@ -33,6 +33,8 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.servers.migrated import migrated_sqlite
 
 WAIT_TIMEOUT_S = 60.0
+# Requests that wait while auth is away.
+MOST_WAITING = 30
 PEPPER = b"a pepper for tests, 32 bytes long"
 
 
@@ -76,8 +78,8 @@ class AuthHarness:
             self.replicas = Replicas(NAME, addresses, lambda address: AuthReplica(address, self._clock), self._log)
             await self.replicas.start()
             stack.push_async_callback(self.replicas.close)
-            waits = OutageWait(WaitLimits(wait_s=2.0))
-            self.principals = Principals(self.replicas, self._clock, self._log, self.registry, waits=waits)
+            self.waits = OutageWait(WaitLimits(wait_s=2.0, requests=MOST_WAITING))
+            self.principals = Principals(self.replicas, self._clock, self._log, self.registry, waits=self.waits)
             self.principals.start()
             stack.push_async_callback(self.principals.close)
             yield self

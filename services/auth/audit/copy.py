@@ -11,7 +11,7 @@ it and appended to its log, so that what was ended stays ended. See docs/revocat
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.object_store import ObjectStore
 from services.chassis.settings import SettingsError
+from services.chassis.telemetry.full_disks import is_of_full_disk
 from services.chassis.telemetry.log import Log
 
 # How often the database is asked for new events.
@@ -39,11 +40,20 @@ class CopyBroken(SettingsError):
 
 
 class AuditCopy:
-    def __init__(self, database: Database, audit: AuditLog, store: ObjectStore, log: Log) -> None:
+    def __init__(
+        self,
+        database: Database,
+        audit: AuditLog,
+        store: ObjectStore,
+        log: Log,
+        on_full: Callable[[bool], None] = lambda is_full: None,
+    ) -> None:
+        """`on_full` is told whether its disk is full."""
         self._database = database
         self._audit = audit
         self._store = store
         self._log = log
+        self._on_full = on_full
         # The last event of the copy.
         self._last_no = 0
         self._last_code = b""
@@ -175,6 +185,7 @@ class AuditCopy:
             self._log.warning("audit_copy.replayed", entries=events)
 
     def _note_writable(self, error: Exception | None) -> None:
+        self._on_full(is_of_full_disk(error))
         is_writable = error is None
         if is_writable != self._is_writable:
             self._is_writable = is_writable

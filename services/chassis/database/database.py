@@ -6,6 +6,7 @@ transaction. One thread writes; a small pool of threads reads.
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,8 +38,13 @@ ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
 # How long a migration makes others wait for a table that it waits for itself, and how long it then lets them go first.
 LOCK_TIMEOUT_S = 1
 LOCK_PAUSE_S = 2.0
+DISK_FULL = "53100"
 # SQLite's codes SQLITE_CORRUPT and SQLITE_NOTADB.
 SQLITE_DAMAGE = frozenset({11, 26})
+# SQLITE_FULL; and SQLITE_IOERR, as which a part of the failures on a full disk are reported.
+SQLITE_FULL, SQLITE_IO_ERROR = 13, 10
+# A disk with less is as good as full: SQLite writes pages of 4 KiB, and enlarges its shared memory by 32 KiB.
+LEAST_ROOM_BYTES = 32 * 1024
 
 
 class DatabaseUnavailable(LegatoError):
@@ -50,6 +56,10 @@ class DatabaseUnavailable(LegatoError):
         figures: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1, figures=figures)
+
+
+class DatabaseFull(DatabaseUnavailable):
+    """The disk of the database is full."""
 
 
 class LockTimeout(DatabaseUnavailable):
@@ -135,6 +145,8 @@ class _TranslatedOutages:
         driver, told = self._driver, getattr(error, "orig", error)
         state = getattr(told, "sqlstate", None)
         if isinstance(error, sa.exc.TimeoutError) or isinstance(told, (driver.OperationalError, driver.InterfaceError)):
+            if state == DISK_FULL or self._is_file_full(told):
+                return DatabaseFull()
             return LockTimeout() if state == LOCKED else DatabaseUnavailable()
         if isinstance(told, driver.InternalError):
             # A read-only server is a standby that has not been promoted yet.
@@ -143,6 +155,15 @@ class _TranslatedOutages:
         if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
             return DatabaseDamaged(self._file, str(told))
         return None
+
+    def _is_file_full(self, told: BaseException) -> bool:
+        code = getattr(told, "sqlite_errorcode", 0) & 0xFF
+        if code != SQLITE_IO_ERROR or self._file is None:
+            return code == SQLITE_FULL
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(Path(self._file).parent)
+            return disk.f_bavail * disk.f_frsize < LEAST_ROOM_BYTES
+        return False
 
 
 class Database:
@@ -160,8 +181,16 @@ class Database:
         self._writing: sa.Connection | None = None
         # The connection of reads in place.
         self._looking: sa.Connection | None = None
+        # Is told, in the writer's thread, that the disk is full, or has room again.
+        self.on_full: Callable[[bool], None] | None = None
+        self._is_full = False
         # The last of the process's own scripts, once it was compared with the schema's.
         self._own_revision = ""
+
+    @property
+    def title(self) -> str:
+        """Names the store for the operator."""
+        return f"{self.schema}.db" if self.is_sqlite else "the PostgreSQL server"
 
     def write(
         self, change: Callable[Concatenate[sa.Connection, P], ResultT], *arguments: P.args, **named: P.kwargs
@@ -221,6 +250,23 @@ class Database:
         _close(connection)
 
     def _write(self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None) -> ResultT:
+        try:
+            result = self._write_in_transaction(change, lock_timeout_s)
+        except DatabaseFull:
+            self._note_full(is_full=True)
+            raise
+        if self._is_full:
+            self._note_full(is_full=False)
+        return result
+
+    def _note_full(self, *, is_full: bool) -> None:
+        self._is_full = is_full
+        if self.on_full is not None:
+            self.on_full(is_full)
+
+    def _write_in_transaction(
+        self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None
+    ) -> ResultT:
         with self._write_outages:
             connection = self._begin_write(lock_timeout_s)
             try:

@@ -19,10 +19,14 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
 
-# Interval of heartbeats, and how many of ours may go unanswered before the other side counts as lost. Heartbeats are
-# counted rather than time, so that our own stall is not taken for the other side's silence.
+# Interval of heartbeats. Heartbeats are counted rather than time, so that our own stall is not taken for the other
+# side's silence.
 ALIVE_EVERY_S = 1.0
+# How many of ours may go unanswered before new calls go elsewhere: the other side is stopped, or has much to do.
 SILENT_SIGNS = 2
+# How many before it counts as lost, with the streams that it serves: they cannot be had elsewhere, and a prompt that is
+# called again is paid again. A process that ended has closed the connection.
+LOST_SIGNS = 30
 RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -53,12 +57,13 @@ class ExchangeClient:
         log: Log,
         message_items: Histogram | None = None,
         in_flight: CallsInFlight | None = None,
+        on_silence: Callable[[], None] | None = None,
         *,
         has_packed: bool = False,
     ) -> None:
         """Prepares an exchange; `message_items` counts the items per message. `in_flight` is shared with others, if the
-        delay between messages depends on their calls too. `has_packed` tells that the other side's messages have a
-        packed part."""
+        delay between messages depends on their calls too. `on_silence` is called whenever the other side falls silent.
+        `has_packed` tells that the other side's messages have a packed part."""
         self._service = service
         self._has_packed = has_packed
         self._in_flight = in_flight or CallsInFlight()
@@ -66,6 +71,7 @@ class ExchangeClient:
         self._open_stream = open_stream
         self._request_type = request_type
         self._log = log
+        self._on_silence = on_silence
         self._calls: dict[int, UnaryCall[Any] | ClientCall[Any]] = {}
         self._parts = PartialPayloads()
         self._last_call_id = 0
@@ -212,13 +218,31 @@ class ExchangeClient:
             await delay_send(self._in_flight.count)
 
     async def _watch(self, outbox: Outbox) -> None:
-        """Sends heartbeats; returns when the other side has been silent for too long."""
+        """Sends heartbeats; returns when the other side counts as lost."""
         await self._connected.wait()
-        while self._unheard_signs < SILENT_SIGNS:
+        is_silent = False
+        while self._unheard_signs < LOST_SIGNS:
+            if is_silent is not (self._unheard_signs >= SILENT_SIGNS):
+                is_silent = not is_silent
+                if is_silent:
+                    self._fall_silent()
+                else:
+                    self._log.info("exchange.heard_again", name=self._service)
             self._unheard_signs += 1
             outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
             await asyncio.sleep(ALIVE_EVERY_S)
+        self._log.warning("exchange.lost", name=self._service)
+
+    def _fall_silent(self) -> None:
+        """Has new calls go elsewhere, and unary calls, which may be repeated. The next message ends the silence."""
         self._log.warning("exchange.silent", name=self._service)
+        if self._on_silence is not None:
+            self._on_silence()
+        self.usable = False
+        for call_id, call in list(self._calls.items()):
+            if isinstance(call, UnaryCall):
+                self.forget(call_id)
+                call.fail(ExchangeBroken(self._service))
 
     def _tell_faults(self, outcomes: Iterable[BaseException | None]) -> None:
         """Logs unexpected exceptions; broken connections are normal."""

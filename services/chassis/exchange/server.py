@@ -5,22 +5,19 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
 from legato_protos.type.v1 import exchange_pb2 as pb
 from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
-from services.chassis.exchange.client import ALIVE_EVERY_S
+from services.chassis.exchange.client import ALIVE_EVERY_S, LOST_SIGNS
 from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, end_with, traced
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads, delay_send
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import Span, Tracer
-
-# A client silent for so many heartbeat intervals is gone. Clients allow us fewer: they have other replicas to go to.
-SILENT_SIGNS: Final = 5
 
 
 class Session:
@@ -51,11 +48,11 @@ class Session:
 
     async def watch(self) -> None:
         """Detects a client that vanished, by its silence, and cancels its calls: their answers would not be read."""
-        while self._unheard_signs is None or self._unheard_signs < SILENT_SIGNS:
+        while self._unheard_signs is None or self._unheard_signs < LOST_SIGNS:
             await asyncio.sleep(ALIVE_EVERY_S)
             if self._unheard_signs is not None:
                 self._unheard_signs += 1
-        self._log.warning("exchange.silent")
+        self._log.warning("exchange.lost")
         self.close()
         self.outbox.close()
 

@@ -26,6 +26,12 @@ class Addresses:
             return address
         return self._forwarded(scope) or address
 
+    def network_of(self, scope: HttpScope) -> int | None:
+        """Returns a number that stands for one client: of IPv6, each has a whole network. None for loopback and Unix
+        sockets, which are no one client's."""
+        address = self.of(scope)
+        return None if address is None or address.is_loopback else client_network(address)
+
     def of_connection(self, host: str) -> Address | None:
         """Returns the address of a connection's client; None where many clients share it, since it is a proxy's, and
         for a Unix socket."""

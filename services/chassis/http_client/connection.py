@@ -23,6 +23,8 @@ KEEP_ALIVE_S = 4.0
 # A process that stood still meets its timers before it reads. So the socket is read for this long after a deadline;
 # less than a millisecond would be no timer for the event loop.
 LAST_READ_S = 0.01
+# How servers say that they close an idle connection, which is no answer.
+IDLE_FAREWELLS = (b"HTTP/1.1 408", b"HTTP/1.0 408")
 # A server that was about to close an idle connection has done so within this time; a later close is deliberate.
 CLOSED_UNHEARD_WITHIN_S = 1.0
 
@@ -34,6 +36,10 @@ class Owner(Protocol):
 
     def forget(self, connection: "HttpConnection") -> None:
         """Removes a closed connection."""
+        ...
+
+    def distrust(self) -> None:
+        """Keeps no connection for some time: the server has sent what nobody had asked for."""
         ...
 
 
@@ -125,8 +131,9 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def may_be_reused(self) -> bool:
-        """Returns whether an idle connection may carry the next request; closes it if anything has arrived that the
-        event loop has not read yet. Arrived before the request, it cannot be the answer."""
+        """Returns whether an idle connection may carry the next request: not if anything has arrived that the event
+        loop has not read yet. Arrived before the request, it cannot be the answer. It is read, and the connection
+        closed."""
         if not self.is_open:
             return False
         if self._arrivals is None:
@@ -134,7 +141,7 @@ class HttpConnection(asyncio.Protocol):
             socket = cast(asyncio.Transport, self._transport).get_extra_info("socket")
             self._arrivals.register(socket.fileno(), select.POLLIN)
         if self._arrivals.poll(0):
-            self.abort()
+            self._deadline.set(self._loop.time() + LAST_READ_S)
             return False
         return True
 
@@ -204,6 +211,8 @@ class HttpConnection(asyncio.Protocol):
         response = self.response
         if response.is_whole or self._failure is not None:
             # Unsolicited or unparseable data.
+            if response.is_whole and data.strip() and not data.startswith(IDLE_FAREWELLS):
+                self._owner.distrust()
             self.abort()
             return
         try:
@@ -211,7 +220,9 @@ class HttpConnection(asyncio.Protocol):
         except InvalidResponse as error:
             what = str(error)
             # A response that is already complete stays valid.
-            if not response.is_whole:
+            if self.response.is_whole:
+                self._owner.distrust()
+            else:
                 self._failure = lambda: InvalidResponse(what)
             self.abort()
             self._wake()

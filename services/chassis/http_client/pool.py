@@ -22,6 +22,10 @@ NEXT_ADDRESS_AFTER_S = 0.25
 # How long DNS results are cached, so that concurrent connects share one lookup.
 ADDRESSES_FOR_S = 10.0
 
+# For how long no connection is kept to a server that sent a second answer, or anything else behind a whole one.
+# HTTP/1.1 does not number requests: what arrives after the next one was sent is taken for its answer.
+DISTRUSTED_FOR_S = 600.0
+
 Addresses = list[tuple[Any, Any, int, str, Any]]
 # Returns the addresses of a host and port. A connection goes to one of these and to no other.
 Resolve = Callable[[str, int], Awaitable[Addresses]]
@@ -37,6 +41,7 @@ class ConnectionPool:
         self._origin = origin
         self._connect_s = connect_s
         self._keeps = keep
+        self._distrusted_until_s = 0.0
         self._resolve = resolve
         # The most recently used is last and taken first, so that surplus connections time out.
         self._idle: dict[HttpConnection, None] = {}
@@ -89,9 +94,15 @@ class ConnectionPool:
         await asyncio.sleep(0)
 
     def take_back(self, connection: HttpConnection) -> bool:
-        if self._keeps:
+        keeps = self._keeps and asyncio.get_running_loop().time() >= self._distrusted_until_s
+        if keeps:
             self._idle[connection] = None
-        return self._keeps
+        return keeps
+
+    def distrust(self) -> None:
+        self._distrusted_until_s = asyncio.get_running_loop().time() + DISTRUSTED_FOR_S
+        for connection in list(self._idle):
+            connection.abort()
 
     def forget(self, connection: HttpConnection) -> None:
         self._idle.pop(connection, None)

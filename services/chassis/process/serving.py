@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from services.chassis.access_tokens import AccessTokenVerifier
-from services.chassis.process import memory
+from services.chassis.process import memory, pulse
 from services.chassis.process.settings import ProcessSettings, ServiceSettings
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.certificates import open_certificates, show_certificate
 from services.chassis.rpc.server import HealthServer, RpcServer, on_stop_signal, private_listen
+from services.chassis.telemetry.full_disks import FullDisks
 from services.chassis.telemetry.http_port import Missing, serve_operations
 from services.chassis.telemetry.log import Value, open_log
 from services.chassis.telemetry.metrics import new_registry
@@ -62,6 +63,7 @@ class Process:
         self.opened = opened
         self.clock = SystemClock()
         self.log = open_log(name, debug=settings.debug)
+        self.full_disks = FullDisks(self.log)
         self.registry = new_registry()
         self.certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, self.log)
         show_certificate(self.registry, self.certificates)
@@ -86,6 +88,7 @@ class Process:
 
         settings: Any = self._settings
         database = open_database(self._name, settings.database_url, settings.data)
+        database.on_full = self.full_disks.noting(database.title)
         self.opened.callback(database.close)
         database.prepare(
             migrations,
@@ -186,7 +189,9 @@ class Process:
         await health.stop()
 
     async def serve_operations(self, listen: str, missing: Missing, away: Missing = lambda: ()) -> None:
-        await self.opened.enter_async_context(serve_operations(listen, self.registry, self.log, missing, away))
+        await self.opened.enter_async_context(
+            serve_operations(listen, self.registry, self.log, missing, away, lambda: self.full_disks.names)
+        )
 
     def listen_for_stop(self) -> asyncio.Event:
         """Returns the event that a signal sets. Called before the process serves, an early signal leads to a graceful
@@ -219,6 +224,7 @@ class Process:
 @contextlib.asynccontextmanager
 async def serving(name: str, settings: ProcessSettings) -> AsyncIterator[Process]:
     """Opens a process, and closes what it has opened."""
+    pulse.begin()
     async with AsyncExitStack() as opened:
         process = Process(name, settings, opened)
         yield process

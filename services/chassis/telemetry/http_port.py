@@ -31,14 +31,19 @@ Missing = Callable[[], Sequence[str]]
 
 @contextlib.asynccontextmanager
 async def serve_operations(
-    listen: str, registry: Registry, log: Log, missing: Missing = lambda: (), away: Missing = lambda: ()
+    listen: str,
+    registry: Registry,
+    log: Log,
+    missing: Missing = lambda: (),
+    away: Missing = lambda: (),
+    full: Missing = lambda: (),
 ) -> AsyncIterator[str]:
     """Listens at HOST:PORT or unix:PATH, unless that is empty, and yields the address: port 0 means any free port.
-    `away` returns what a process waits for that is ready all the same."""
+    `away` returns what a process waits for that is ready all the same, and `full` what it cannot write."""
     if not listen:
         yield ""
         return
-    visits = _Connections(registry, missing, away)
+    visits = _Connections(registry, missing, away, full)
     try:
         server, address = await _listen_at(listen, visits)
     except (OSError, OverflowError, ValueError) as error:
@@ -63,10 +68,11 @@ async def _listen_at(listen: str, visits: "_Connections") -> tuple[asyncio.Serve
 
 
 class _Connections:
-    def __init__(self, registry: Registry, missing: Missing, away: Missing) -> None:
+    def __init__(self, registry: Registry, missing: Missing, away: Missing, full: Missing) -> None:
         self._registry = registry
         self._missing = missing
         self._away = away
+        self._full = full
         self._open: set[asyncio.StreamWriter] = set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,10 +111,11 @@ class _Connections:
         if path == b"/healthz":
             return HTTPStatus.OK, PLAIN, b"ok\n"
         if path == b"/readyz":
+            full = f", disk full: {', '.join(names)}" if (names := self._full()) else ""
             if missing := self._missing():
-                return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"not ready: {', '.join(missing)}\n".encode()
+                return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"not ready: {', '.join(missing)}{full}\n".encode()
             waits = f", waiting for {', '.join(away)}" if (away := self._away()) else ""
-            return HTTPStatus.OK, PLAIN, f"ready{waits}\n".encode()
+            return HTTPStatus.OK, PLAIN, f"ready{waits}{full}\n".encode()
         return HTTPStatus.NOT_FOUND, PLAIN, b"Not found. Use /healthz, /readyz or /metrics.\n"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.process.passes import run_passes
+from services.chassis.telemetry.full_disks import FullDisks
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.chassis.versioned_secrets import parse_versioned_secrets
@@ -31,8 +32,11 @@ class Opened:
     config: pb.GroundingConfig = field(default_factory=pb.GroundingConfig)
 
 
-def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:
-    """Opens the configured stores and search; the stack closes them."""
+def open_grounding(
+    settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack, full_disks: FullDisks | None = None
+) -> Opened:
+    """Opens the configured stores and search; the stack closes them. What cannot be written is named in
+    `full_disks`."""
     if not settings.has_store and not settings.search_url:
         return Opened()
     config = pb.GroundingConfig()
@@ -42,12 +46,17 @@ def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: A
         stack.push_async_callback(search.aclose)
         config.search.rounds_most = settings.search_rounds
     if settings.has_store:
-        library, intake = _open_stores(settings, clock, log, stack, config)
+        library, intake = _open_stores(settings, clock, log, stack, config, full_disks or FullDisks(log))
     return Opened(Grounding(settings, library, search, log), library, intake, config)
 
 
 def _open_stores(
-    settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack, config: pb.GroundingConfig
+    settings: GroundingSettings,
+    clock: Clock,
+    log: Log,
+    stack: AsyncExitStack,
+    config: pb.GroundingConfig,
+    full_disks: FullDisks,
 ) -> "tuple[Library, Intake | None]":
     from services.chassis.database.database import open_database
     from services.router.grounding.attachments import ATTACHMENTS_MOST, PASSAGES_MOST, SWEEP_INTERVAL_S
@@ -61,6 +70,7 @@ def _open_stores(
         lambda account_id: log.warning("grounding.decryption_failed", account_id=account_id),
     )
     database = open_database("router", settings.database_url, settings.data)
+    database.on_full = full_disks.noting(database.title)
     stack.callback(database.close)
     database.prepare(
         MIGRATIONS,
@@ -81,4 +91,5 @@ def _open_stores(
     config.attachments.prompt_tokens_most = settings.attachment_tokens
     sweeping = asyncio.create_task(run_passes(library.attachments.sweep, SWEEP_INTERVAL_S, log))
     stack.callback(sweeping.cancel)
-    return library, Intake(library.attachments, settings, clock, log)
+    on_full = full_disks.noting("the folder of new documents")
+    return library, Intake(library.attachments, settings, clock, log, on_full=on_full)

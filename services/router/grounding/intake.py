@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -11,6 +11,7 @@ from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.fair_budget import BudgetShare, FairBudget
 from services.chassis.rpc.messages import to_message
+from services.chassis.telemetry.full_disks import is_of_full_disk
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.attachments import Attachments
@@ -90,8 +91,10 @@ class Intake:
         clock: Clock,
         log: Log,
         grace_s: float = GRACE_S,
+        on_full: Callable[[bool], None] = lambda is_full: None,
     ) -> None:
-        """Until documents are read, they are in the data folder, encrypted."""
+        """Until documents are read, they are in the data folder, encrypted. `on_full` is told whether its disk is
+        full."""
         self._attachments = attachments
         self._extraction = Extraction(settings.attachment_pages, log)
         self._turns = Turns(clock)
@@ -100,6 +103,7 @@ class Intake:
         self._bytes_most = settings.attachment_bytes
         self._log = log
         self._grace_s = grace_s
+        self._on_full = on_full
 
     async def take(self, requests: Requests) -> AsyncGenerator[pb.AddAttachmentResponse, None]:
         """Adds a document, and yields how far it is, and at last the attachment."""
@@ -121,10 +125,12 @@ class Intake:
             try:
                 with SealedFile(self._folder) as received:
                     await self._receive(first, requests, received, space, progress)
+                    self._on_full(False)
                     async with self._turns.turn(first.account_id):
                         return await self._index(first, received, progress)
             except OSError as error:
                 # No space, or no folder to write in.
+                self._on_full(is_of_full_disk(error))
                 self._log.failure("document.not_received", error)
                 raise unavailable("The space for new documents") from None
 

@@ -1,8 +1,8 @@
 """`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
 customer's prompts: no other may be refused. And one with few places gets three times the load, in each way in which
 it can be known to be full. Documents of one account come in numbers, while others add theirs. Webhooks of two accounts
-never answer. Clients that are not signed in flood the console. And one account wants all memory for prompts, and all
-connections."""
+never answer. Clients that are not signed in flood the console. One account wants all memory for prompts, and all
+connections. And a router is stopped for ten seconds under streams with long prompts."""
 
 import argparse
 import asyncio
@@ -16,6 +16,7 @@ from services.chassis.telemetry.log import Log
 from tests.campaigns.overload import campaign, documents, shares
 from tests.campaigns.overload.console_flood import run_console_floods
 from tests.campaigns.overload.silent_webhooks import run_silent_webhooks
+from tests.support.frozen_router import freeze_router_of_two
 
 
 async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
@@ -49,7 +50,11 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
         await shared.send_prompts(shares.PROMPTS, shares.PROMPT_BYTES)
         await shared.take_places()
     print("\n".join(shared.figures), flush=True)
-    return violations + shared.violations
+    violations += shared.violations
+    say("a router is stopped")
+    frozen = await asyncio.to_thread(freeze_router_of_two, streams=40, frozen_s=10)
+    print(f"{'stopped router':20} cut {len(frozen.cut)}  called twice {len(frozen.called_twice)}", flush=True)
+    return violations + [f"stopped router: {violation}" for violation in frozen.violations]
 
 
 def main() -> int:

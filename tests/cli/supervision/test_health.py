@@ -177,3 +177,19 @@ def test_after_a_pause_of_the_machine_the_whole_time_is_given_again() -> None:
 def test_a_process_that_starts_has_the_time_of_a_start() -> None:
     process = Responsiveness(0.0, start_timeout_s=60.0, unresponsive_after_s=20.0)
     assert next(tick[2] for tick in ticks(3.0) if process.note_miss(*tick)) == 60.0
+
+
+def test_a_process_that_works_does_not_hang_however_long_it_does_not_answer() -> None:
+    process = answering(at_s=100.0)
+    told = 0
+    for tick, _ in zip(ticks(103.0), range(50), strict=False):
+        told += process.note_work(tick[2])
+    assert told == 1
+    assert not process.note_miss(500.0, 500.0, 503.0, TIMEOUT_S)
+
+
+def test_time_without_a_processor_is_not_held_against_a_process() -> None:
+    process = answering(at_s=100.0)
+    for tick, number in zip(ticks(103.0), range(50), strict=False):
+        # It gets a twentieth of the time.
+        assert not process.note_miss(*tick, starved_s=5.7 * (number + 1)) or tick[2] > 400

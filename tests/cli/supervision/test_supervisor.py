@@ -122,11 +122,13 @@ def lives(pid: int) -> bool:
     return False
 
 
-def modes_of_pipes(pid: int | None) -> list[int]:
-    """Asks the kernel how each pipe of a process was opened."""
-    descriptors = [link for link in Path(f"/proc/{pid}/fd").iterdir() if str(link.readlink()).startswith("pipe:")]
-    flags = [Path(f"/proc/{pid}/fdinfo/{link.name}").read_text().split()[3] for link in descriptors]
-    return [int(octal, 8) & os.O_ACCMODE for octal in flags]
+def pipes_of(pid: int | None, mode: int) -> set[str]:
+    """Asks the kernel which pipes of a process were opened to be read, or written."""
+    pipes = {link.name: str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    flags = {name: Path(f"/proc/{pid}/fdinfo/{name}").read_text().split()[3] for name in pipes}
+    return {
+        pipe for name, pipe in pipes.items() if pipe.startswith("pipe:") and int(flags[name], 8) & os.O_ACCMODE == mode
+    }
 
 
 async def test_it_is_ready_only_when_every_process_serves(scene: Scene) -> None:
@@ -252,8 +254,14 @@ async def test_output_of_a_process_goes_to_its_log(scene: Scene) -> None:
 async def test_processes_do_not_inherit_the_end_that_keeps_them_alive(scene: Scene) -> None:
     """Else they would keep each other alive when the supervisor is killed."""
     async with scene.running(scene.supervisor([scene.process("auth")], [scene.process("router")])):
-        for name in ("auth", "router"):
-            assert modes_of_pipes(scene.pid(name)) == [os.O_RDONLY]
+        auth, router = (scene.pid(name) for name in ("auth", "router"))
+        lifeline_of_all = pipes_of(auth, os.O_RDONLY)
+        assert len(lifeline_of_all) == 1
+        assert lifeline_of_all == pipes_of(router, os.O_RDONLY)
+        # Each has its own pulse, and nothing else.
+        pulses = [pipes_of(pid, os.O_WRONLY) for pid in (auth, router)]
+        assert [len(pulse) for pulse in pulses] == [1, 1]
+        assert len(lifeline_of_all.union(*pulses)) == 3
 
 
 async def test_a_state_that_cannot_be_written_does_not_end_what_runs(scene: Scene) -> None:
@@ -293,6 +301,40 @@ async def test_a_process_that_hangs_is_started_again_and_it_says_so(scene: Scene
         assert (scene.pid("auth"), scene.restarts("auth")) == (beside, 0)
     assert any(line.startswith("router has not answered for ") for line in scene.said)
     assert "process.unresponsive" in scene.log.getvalue()
+
+
+# Answers nothing from then on, but its event loop turns.
+OVERLOADED = """
+import asyncio, os, sys
+from services.chassis.process import lifeline, pulse
+lifeline.hold()
+path = sys.argv[2]
+async def answer(reader, writer):
+    await reader.read(1000)
+    if not os.path.exists(path + ".overload"):
+        writer.write(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+        writer.close()
+async def main():
+    pulse.BEAT_EVERY_S = 0.1
+    pulse.begin()
+    await asyncio.start_unix_server(answer, path)
+    while not os.path.exists(path + ".hang"):
+        await asyncio.sleep(0.05)
+    import time
+    time.sleep(600)
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_is_overloaded_is_left_alone_until_it_hangs(scene: Scene) -> None:
+    async with scene.running(scene.supervisor([scene.process("edge", OVERLOADED)], timing=WATCHFUL)):
+        pid = scene.pid("edge")
+        (scene.folder / "edge.sock.overload").touch()
+        await until(lambda: any("edge is overloaded" in line for line in scene.said), within_s=60)
+        assert (scene.pid("edge"), scene.restarts("edge")) == (pid, 0)
+        (scene.folder / "edge.sock.hang").touch()
+        await until(lambda: scene.restarts("edge") == 1, within_s=60)
+    assert "process.overloaded" in scene.log.getvalue()
 
 
 async def test_a_process_that_is_stopped_is_started_again(scene: Scene) -> None:

@@ -195,6 +195,7 @@ def test_edge_stays_ready_while_requests_wait_for_a_service(service: Service) ->
     service.signal("metering", signal.SIGSTOP)
     try:
         wait_until(lambda: look_at(service, "edge", "/readyz").text == "ready, waiting for metering\n")
+        assert value_of(service, "edge", "legato_replica_silences_total", peer="metering") >= 1
         assert look_at(service, "edge", "/readyz").status == 200
         assert value_of(service, "edge", "legato_ready") == 1
         assert value_of(service, "edge", "legato_replicas_usable", peer="metering") == 0

@@ -13,7 +13,7 @@ from services.auth.peppers import Peppers
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PEPPER, WAIT_TIMEOUT_S, AuthHarness, bearer
+from tests.edge.auth_harness import MOST_WAITING, PEPPER, WAIT_TIMEOUT_S, AuthHarness, bearer
 from tests.support.fakes import FakeClock
 from tests.support.fault_proxy import Cut
 
@@ -243,3 +243,22 @@ async def test_key_is_verified_though_auth_is_silent_for_a_while(
 
     monkeypatch.setattr(AuthReplica, "ask", fail_twice)
     assert (await harness.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
+
+
+async def test_strangers_at_one_address_leave_places_to_others_while_auth_is_away(harness: AuthHarness) -> None:
+    created = await harness.new_key()
+    await harness.shut()
+
+    def identify(address: str, api_key: str) -> "asyncio.Task[Any]":
+        scope = {"client": (address, 40000), "headers": bearer(api_key)}
+        return asyncio.create_task(harness.principals.identify(scope, None))
+
+    strangers = [identify("203.0.113.7", f"sk-legato-{number}") for number in range(MOST_WAITING + 10)]
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
+        while harness.waits.requests + harness.waits.outcomes["full"] < len(strangers):
+            await asyncio.sleep(0.01)
+    with pytest.raises(LegatoError) as refusal:
+        await identify("203.0.113.8", created.api_key)
+    assert "too many" not in refusal.value.message
+    refusals = await asyncio.gather(*strangers, return_exceptions=True)
+    assert {error.reason for error in refusals if isinstance(error, LegatoError)} == {Reason.UNAVAILABLE}

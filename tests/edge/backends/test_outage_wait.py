@@ -52,16 +52,18 @@ class Clients:
         self.verified: list[int] = []
         self.is_revoked = False
 
-    def send(self, number: int = 0, scope: HttpScope | None = None, key: str = "") -> "asyncio.Task[int]":
+    def send(
+        self, number: int = 0, scope: HttpScope | None = None, key: str = "", client: str = "", account_id: str = ""
+    ) -> "asyncio.Task[int]":
         async def verify_again() -> None:
             self.verified.append(number)
             if self.is_revoked:
                 raise LegatoError(Reason.KEY_INVALID, "The API key is not valid.")
 
         async def serve() -> int:
-            begin_request(scope or {}, verify_again)
+            begin_request(scope or {}, verify_again, lambda: client)
             try:
-                return await self.queues.call(lambda: self.backend.ask(number), lambda: key)
+                return await self.queues.call(lambda: self.backend.ask(number), lambda: key, account_id=account_id)
             finally:
                 end_request()
 
@@ -124,7 +126,7 @@ async def test_request_waits_no_longer_than_it_may_for_all_services_together() -
 
     async def serve_twice() -> list[str]:
         refusals: list[str] = []
-        begin_request({}, lambda: asyncio.sleep(0))
+        begin_request({}, lambda: asyncio.sleep(0), str)
         for _ in range(2):
             try:
                 await clients.queues.call(lambda: clients.backend.ask(1))
@@ -162,6 +164,29 @@ async def test_request_beyond_the_bounds_is_refused_at_once(limits: WaitLimits) 
     assert await asyncio.gather(*waiting) == [0, 1]
 
 
+@pytest.mark.parametrize("limits", [WaitLimits(requests=30), WaitLimits(held_bytes=3000)])
+@pytest.mark.parametrize("who", ["client", "account_id"])
+async def test_one_client_or_account_leaves_places_to_others(limits: WaitLimits, who: str) -> None:
+    clients = Clients(limits)
+    greedy = [clients.send(number, {HELD_BYTES: 100}, **{who: "greedy"}) for number in range(40)]
+    await clients.waiting(20)
+    others = [clients.send(number, {HELD_BYTES: 100}, **{who: f"other-{number}"}) for number in range(8)]
+    await clients.waiting(28)
+    clients.backend.is_away = False
+    assert await asyncio.gather(*others) == [*range(8)]
+    served = await asyncio.gather(*greedy, return_exceptions=True)
+    assert sum(isinstance(outcome, int) for outcome in served) == 20
+    assert (clients.waits.requests, clients.waits.held_bytes, clients.waits.outcomes["full"]) == (0, 0, 20)
+
+
+async def test_clients_whose_address_says_nothing_are_held_to_no_share() -> None:
+    clients = Clients(WaitLimits(requests=30))
+    waiting = [clients.send(number) for number in range(30)]
+    await clients.waiting(30)
+    clients.backend.is_away = False
+    assert await asyncio.gather(*waiting) == [*range(30)]
+
+
 async def test_client_that_disconnects_frees_its_place() -> None:
     clients = Clients()
     told: list[Callable[[], None]] = []
@@ -181,7 +206,7 @@ async def test_disconnect_after_the_wait_is_none_of_its_business() -> None:
     scope: HttpScope = {WHEN_GONE: told.append}
 
     async def serve() -> str:
-        begin_request(scope, lambda: asyncio.sleep(0))
+        begin_request(scope, lambda: asyncio.sleep(0), str)
         await clients.queues.call(lambda: clients.backend.ask(1))
         told[0]()
         await asyncio.sleep(0)

@@ -1,6 +1,7 @@
 """The copy of the audit log: in order, whole and once, whatever fails; and what a restored database gets from it."""
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from services.auth.store.replay import replay
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.object_store import Folder
+from services.chassis.telemetry.full_disks import FullDisks
 from services.chassis.telemetry.log import Log
 from tests.services.auth.audit.backup import Backup
 from tests.services.auth.conftest import FakeSleep
@@ -36,7 +38,7 @@ class FailingFolder(Folder):
 
     def put(self, name: str, content: bytes | Path) -> None:
         if self.fails:
-            raise OSError("No space left on device")
+            raise OSError(errno.ENOSPC, "No space left on device")
         super().put(name, content)
 
 
@@ -48,7 +50,7 @@ def folder(tmp_path: Path) -> FailingFolder:
 @pytest.fixture
 def new_copy(database: Database, auth: AuthService, folder: FailingFolder, log: Log) -> NewCopy:
     """Makes what another replica, or the next process, would have."""
-    return lambda: AuditCopy(database, auth.parts.audit, folder, log)
+    return lambda: AuditCopy(database, auth.parts.audit, folder, log, FullDisks(log).noting("the copy"))
 
 
 @pytest.fixture
@@ -144,7 +146,11 @@ async def test_replicas_that_copy_at_the_same_time_write_each_event_once(
 
 
 async def test_a_copy_that_cannot_be_written_delays_no_revocation_and_loses_none(
-    auth: AuthService, copy: AuditCopy, folder: FailingFolder, monkeypatch: pytest.MonkeyPatch
+    auth: AuthService,
+    copy: AuditCopy,
+    folder: FailingFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    log_text: Callable[[], str],
 ) -> None:
     monkeypatch.setattr(audit_copy, "INTERVAL_S", 0.01)
     key_id, secret = await new_key(auth)
@@ -161,6 +167,8 @@ async def test_a_copy_that_cannot_be_written_delays_no_revocation_and_loses_none
             await asyncio.sleep(0.01)
     assert event_nos(folder) == [1, 2, 3]
     running.cancel()
+    await asyncio.sleep(0)
+    assert [log_text().count(event) for event in ("disk.full", "disk.has_room")] == [1, 1]
 
 
 async def test_an_answer_that_was_lost_does_not_keep_the_copy_from_going_on(

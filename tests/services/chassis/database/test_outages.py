@@ -107,11 +107,16 @@ async def test_standby_that_takes_no_writes_is_unavailable_and_can_be_read(postg
 
 
 async def test_full_database_is_unavailable_until_there_is_room(database: Database) -> None:
+    told: list[bool] = []
+    database.on_full = told.append
     with no_room(database), pytest.raises(DatabaseUnavailable):
         await database.write(add(*range(2, 10_000)))
+    assert told == [True]
     await database.write(add(2))
+    await database.write(add(3))
 
-    assert await database.read(note_ids) == [1, 2]
+    assert told == [True, False]
+    assert await database.read(note_ids) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("damage", ["no database", "broken pages"])

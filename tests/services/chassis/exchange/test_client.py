@@ -14,6 +14,7 @@ from legato_protos.metering.v1 import metering_pb2 as metering
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import client as exchange
 from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, ExchangeClient
 from services.chassis.rpc.channel import open_channel
@@ -149,29 +150,63 @@ class Road:
             writer.close()
 
 
-async def test_exchange_that_falls_silent_is_broken_off_and_opened_again(
-    serve: Serve, talker: Talker, socket_folder: Path, log: Log
-) -> None:
+@asynccontextmanager
+async def client_on_a_road(
+    socket_folder: Path, log: Log, on_silence: Callable[[], None] | None = None
+) -> AsyncIterator[tuple[ExchangeClient, Road]]:
     road = Road(socket_folder / "router.sock")
     proxy = await asyncio.start_unix_server(road.carry, socket_folder / "road.sock")
     async with open_channel(f"unix:{socket_folder}/road.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, on_silence=on_silence)
         client.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await client.connected()
-            call = client.open("Chat", opening("wait"), router.ChatResponse)
-            await ask(client, "before")
-            road.block()
-            with pytest.raises(ExchangeBroken):
-                await call.receive()
-            road.unblock()
-            await client.connected()
-            assert await ask(client, "after") == "after"
-            await talker.left.wait()
+            yield client, road
         await client.close()
     await road.close()
     proxy.close()
+
+
+async def test_stream_goes_on_after_a_silence_in_which_new_calls_go_elsewhere(
+    serve: Serve, talker: Talker, socket_folder: Path, log: Log
+) -> None:
+    silences = Mock()
+    async with client_on_a_road(socket_folder, log, silences) as (client, road):
+        call = client.open("Chat", opening("grants"), router.ChatResponse)
+        assert await ask(client, "before") == "before"
+        road.block()
+        # It may be repeated, so it need not wait.
+        with pytest.raises(ExchangeBroken):
+            await ask(client, "unheard", timeout_s=60)
+        is_usable = client.usable
+        assert not is_usable
+        silences.assert_called_once_with()
+        call.send(router.ChatRequest(grant=router.Grant(output_tokens=7)))
+        road.unblock()
+        response = await call.receive()
+        assert response is not None
+        assert response.output_tokens == 7
+        while not client.usable:
+            await asyncio.sleep(0.01)
+        assert await ask(client, "after") == "after"
+        call.cancel()
+
+
+async def test_exchange_that_stays_silent_is_broken_off_and_opened_again(
+    serve: Serve, talker: Talker, socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "LOST_SIGNS", 3)
+    async with client_on_a_road(socket_folder, log) as (client, road):
+        call = client.open("Chat", opening("wait"), router.ChatResponse)
+        await ask(client, "before")
+        road.block()
+        with pytest.raises(ExchangeBroken):
+            await call.receive()
+        road.unblock()
+        await client.connected()
+        assert await ask(client, "after") == "after"
+        await talker.left.wait()
 
 
 async def test_stall_of_our_own_is_not_taken_for_the_others_silence(

@@ -63,6 +63,16 @@ async def test_item_larger_than_a_message_travels_by_itself() -> None:
     assert [call_id for call_id, _, _ in await taken(outbox)] == [3]
 
 
+async def test_heartbeat_overtakes_prompts_and_shares_no_message_with_one() -> None:
+    outbox = an_outbox()
+    for call_id in (1, 2, 3):
+        outbox.put(call_id, pb.ITEM_KIND_OPEN, b"x" * 150_000, Opening("Chat", ""))
+    assert [call_id for call_id, _, _ in await taken(outbox)] == [1]
+    outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
+    assert [kind for _, kind, _ in await taken(outbox)] == [pb.ITEM_KIND_ALIVE]
+    assert [call_id for call_id, _, _ in await taken(outbox)] == [2]
+
+
 async def test_control_goes_first() -> None:
     outbox = an_outbox()
     say(outbox, 1, b"a")

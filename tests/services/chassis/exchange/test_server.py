@@ -119,12 +119,14 @@ async def test_process_that_ends_does_not_wait_for_clients_who_come_back(
 
 
 ALIVE = Item(kind=pb.ITEM_KIND_ALIVE)
+LOST_SIGNS = 10
 
 
 @pytest.fixture
 def quick_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is noticed after one second, which a busy machine hardly ever sleeps."""
     monkeypatch.setattr(session, "ALIVE_EVERY_S", 0.1)
+    monkeypatch.setattr(session, "LOST_SIGNS", LOST_SIGNS)
 
 
 @pytest.mark.usefixtures("quick_signs", "serve")
@@ -144,7 +146,7 @@ async def test_client_that_shows_that_it_lives_is_served_for_as_long_as_it_takes
         stream = router_pb2_grpc.RouterServiceStub(channel).Exchange()
         chat = Item(call_id=1, kind=pb.ITEM_KIND_OPEN, method="Chat", payload=opening("wait").SerializeToString())
         await stream.write(router.ExchangeRequest(items=[chat]))
-        for _ in range(3 * session.SILENT_SIGNS):
+        for _ in range(3 * LOST_SIGNS):
             await stream.write(router.ExchangeRequest(items=[ALIVE]))
             await asyncio.sleep(0.05)
         assert not talker.left.is_set()
@@ -156,5 +158,5 @@ async def test_caller_that_never_said_that_it_lives_may_be_silent(socket_folder:
         stream = router_pb2_grpc.RouterServiceStub(channel).Exchange()
         chat = Item(call_id=1, kind=pb.ITEM_KIND_OPEN, method="Chat", payload=opening("wait").SerializeToString())
         await stream.write(router.ExchangeRequest(items=[chat]))
-        await asyncio.sleep(0.12 * session.SILENT_SIGNS)
+        await asyncio.sleep(0.12 * LOST_SIGNS)
         assert not talker.left.is_set()

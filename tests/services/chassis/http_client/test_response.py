@@ -38,6 +38,9 @@ class _Owner:
     def __init__(self) -> None:
         self.is_kept = False
 
+    def distrust(self) -> None:
+        pass
+
     def take_back(self, connection: HttpConnection) -> bool:
         self.is_kept = True
         return True

@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from services.chassis.process import memory
+from services.chassis.process import memory, pulse
 from services.chassis.process import serving as process_serving
 from services.chassis.process.serving import Process, serving
 from services.chassis.process.settings import ServiceSettings
@@ -40,12 +40,36 @@ def settings(socket_folder: Path) -> PlayfulSettings:
     return PlayfulSettings(data=socket_folder, playful_metrics_listen=f"unix:{socket_folder}/metrics.sock")
 
 
-async def status_of(listen: str, path: str) -> str:
+async def answer_of(listen: str, path: str) -> list[str]:
+    """Returns the lines of an answer."""
     reader, writer = await asyncio.open_unix_connection(listen.removeprefix("unix:"))
     writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
-    head = await reader.readline()
+    answer = await reader.read()
     writer.close()
-    return head.decode().split()[1]
+    return answer.decode().splitlines()
+
+
+async def status_of(listen: str, path: str) -> str:
+    return (await answer_of(listen, path))[0].split()[1]
+
+
+async def test_process_shows_its_supervisor_that_it_works(
+    settings: PlayfulSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beaten, beating = os.pipe()
+    monkeypatch.setenv(pulse.VARIABLE, str(beating))
+    async with serving("playful", settings):
+        assert os.read(beaten, 1)
+    os.close(beaten)
+
+
+async def test_full_disk_is_named_to_operators_until_it_has_room(settings: PlayfulSettings) -> None:
+    async with serving("playful", settings) as process:
+        await process.serve_operations(settings.playful_metrics_listen, list)
+        note = process.full_disks.noting("playful.db")
+        for is_full, text in ((True, "ready, disk full: playful.db"), (False, "ready")):
+            await asyncio.to_thread(note, is_full)
+            assert (await answer_of(settings.playful_metrics_listen, "/readyz"))[-1] == text
 
 
 async def test_service_is_leaving_then_drained_then_closed(settings: PlayfulSettings) -> None:

@@ -68,6 +68,16 @@ async def test_living_process_is_healthy_and_ready_only_while_it_lacks_nothing(
     assert await get(address, "/healthz") == ("HTTP/1.1 200 OK", "ok\n")
 
 
+async def test_full_disks_are_named_whether_it_is_ready_or_not(registry: Registry, log: Log) -> None:
+    missing: list[str] = []
+    full = lambda: ["auth.db", "the copy of the audit log"]  # noqa: E731
+    async with serve_operations("127.0.0.1:0", registry, log, lambda: missing, full=full) as address:
+        named = "disk full: auth.db, the copy of the audit log"
+        assert await get(address, "/readyz") == ("HTTP/1.1 200 OK", f"ready, {named}\n")
+        missing.append("leaving")
+        assert await get(address, "/readyz") == ("HTTP/1.1 503 Service Unavailable", f"not ready: leaving, {named}\n")
+
+
 async def test_a_request_for_something_else_is_told_what_there_is(address: str) -> None:
     status, body = await get(address, "/v1/models")
     assert status == "HTTP/1.1 404 Not Found"

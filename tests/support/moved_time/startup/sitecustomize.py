@@ -62,6 +62,7 @@ def _run_in(times: "memoryview[float]", place: int, main: Coroutine[Any, Any, No
     for side in ("client", "server"):
         exchange = sys.modules.get(f"services.chassis.exchange.{side}")
         if exchange is not None:
+            exchange.LOST_SIGNS = sys.maxsize  # type: ignore[attr-defined]
             exchange.SILENT_SIGNS = sys.maxsize  # type: ignore[attr-defined]
     with asyncio.Runner(loop_factory=lambda: _MovedLoop(times, place)) as runner:
         runner.run(main)

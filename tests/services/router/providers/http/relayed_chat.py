@@ -59,6 +59,9 @@ class FakeTransport(asyncio.Transport):
 
 
 class Owner:
+    def distrust(self) -> None:
+        pass
+
     def take_back(self, connection: HttpConnection) -> bool:
         return False
 
