@@ -18,7 +18,7 @@ def agrees(
         "exp_annotations": {"summary": summary, "runbook": rule["annotations"]["runbook"]},
     }
     told = {"eval_time": at, "alertname": alert, "exp_alerts": [expected] if summary else []}
-    return judge(folder, alert, [world(figures, alert_rule_test=[told])])
+    return judge(folder, [world(figures, alert_rule_test=[told])], alert)
 
 
 @pytest.mark.parametrize("let_in", ["0+10x30", "0+0x30"], ids=["by a model", "at the door"])

@@ -167,7 +167,7 @@ def test_an_alert_is_of_the_installation_that_it_is_about(tmp_path: Path, alert:
         world(told(case.well, SECOND, THIRD) | told(case.wrong, FIRST), **fires_in(alert, case.at, FIRST)),
         world(told(case.wrong, FIRST, SECOND, THIRD), **fires_in(alert, case.at, FIRST, SECOND, THIRD)),
     ]
-    assert judge(tmp_path, alert, worlds)
+    assert judge(tmp_path, worlds, alert)
 
 
 def test_edges_that_vanish_are_told(tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ def test_edges_that_vanish_are_told(tmp_path: Path) -> None:
         # Prometheus knows of none, and so of no installation.
         world({'up{job="another"}': there}, **fires_in("EdgesGone", AT, {})),
     ]
-    assert judge(tmp_path, "EdgesGone", worlds)
+    assert judge(tmp_path, worlds, "EdgesGone")
