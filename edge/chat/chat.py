@@ -332,7 +332,8 @@ class Chat:
                 step_timer.end_step(self._edge.metrics.relay),
             )
         took_s = ended_at_s - step_timer.began_s
-        self._edge.metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged)
+        trace_id = "" if step_timer.span is None else step_timer.span.trace_id
+        self._edge.metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged, trace_id)
         self._edge.log.info(
             "chat.ended",
             request_id=self._hold.request_id,
@@ -345,12 +346,14 @@ class Chat:
             prompt_tokens=self._delivery.prompt_tokens,
             completion_tokens=self._delivery.output_tokens,
             duration_ms=round(took_s * 1000, 1),
-            **({} if step_timer.span is None else {"trace_id": step_timer.span.trace_id}),
+            **({"trace_id": trace_id} if trace_id else {}),
         )
         if step_timer.span is not None:
             step_timer.span.name = f"{OPERATION} {self._hold.class_id}"
             step_timer.span.attributes |= {
                 "gen_ai.request.model": self._hold.class_id,
+                "gen_ai.response.model": self._hold.class_id,
+                "gen_ai.usage.cache_read.input_tokens": self._delivery.cached_tokens,
                 "gen_ai.usage.input_tokens": self._delivery.prompt_tokens,
                 "gen_ai.usage.output_tokens": self._delivery.output_tokens,
                 "legato.stream": self._body.stream,

@@ -86,8 +86,10 @@ class ChatMetrics:
         took_s: float,
         first_token_s: float | None,
         charged: Usage,
+        trace_id: str = "",
     ) -> None:
-        """Records a chat. `first_token_s` counts from the arrival; None if there was no token."""
+        """Records a chat. `first_token_s` counts from the arrival; None if there was no token. `trace_id` is empty if
+        it is not traced."""
         self._chats[class_id, OUTCOMES[end]] += 1
         if first_token_s is None:
             return
@@ -100,6 +102,10 @@ class ChatMetrics:
             durations_s.observe(took_s)
             if charged.completion_tokens > 1:
                 output_tokens_s.observe((took_s - first_token_s) / (charged.completion_tokens - 1))
+        if trace_id:
+            self._first_tokens_s[labels].note_trace(first_token_s, trace_id)
+            if end in SERVED:
+                durations_s.note_trace(took_s, trace_id)
 
 
 class StepTimer:
@@ -116,6 +122,7 @@ class StepTimer:
         now_s = self._clock.elapsed_s()
         step.durations_s.observe(now_s - self._step_began_s)
         if self.span is not None:
+            step.durations_s.note_trace(now_s - self._step_began_s, self.span.trace_id)
             self.span.child(step.name, began_s=self._step_began_s).end(now_s)
         self._step_began_s = now_s
         return now_s
@@ -127,6 +134,8 @@ class StepTimer:
         if self.span is not None:
             if isinstance(error, LegatoError):
                 self.refused(error)
+            elif isinstance(error, Exception):
+                self.span.attributes["error.type"] = Reason.INTERNAL
             self.span.end()
 
     def refused(self, error: LegatoError) -> None:

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from services.chassis.database.database import Database
+from services.chassis.database.held_lock import HeldLock
 from services.chassis.process import memory
 from services.chassis.process.passes import run_passes
 from services.chassis.telemetry.log import Log
@@ -150,8 +151,9 @@ LOGGED_MOST: Final = 20
 
 class Auditor:
     def __init__(self, database: Database, interval_s: float, clock: Clock, log: Log, registry: Registry) -> None:
-        """Audits `database`; `interval_s` is the pause between two audits."""
+        """Audits `database`; `interval_s` is the pause between two audits. Of several replicas one does."""
         self._database = database
+        self._lock = HeldLock(database, "audit")
         self._interval_s = interval_s
         self._clock = clock
         self._log = log
@@ -162,7 +164,9 @@ class Auditor:
         self._holds = HoldCounts(0, 0)
         found = "Violations found by the last audit of the ledger."
         registry.gauge("legato_audit_violations", found, lambda: self._violations)
-        last_run = "Time at which the last audit ended; before the first audit, the time of the start."
+        last_run = (
+            "Time at which the last audit ended; before the first one, of the start. NaN if another replica audits."
+        )
         registry.gauge("legato_audit_last_run_timestamp_seconds", last_run, lambda: self._last_run_s)
         registry.gauge("legato_audit_interval_seconds", "Pause between two audits.", lambda: self._interval_s)
         registry.gauge("legato_holds_live", "Open holds at the time of the last audit.", lambda: self._holds.live)
@@ -170,8 +174,26 @@ class Auditor:
         registry.gauge("legato_holds_overdue", overdue, lambda: self._holds.overdue)
 
     async def run(self) -> None:
-        """Audits periodically until cancelled."""
-        await run_passes(self._audit, self._interval_s, self._log, "audit.failed", FIRST_AFTER_S)
+        """Audits periodically until cancelled, unless another replica does."""
+        try:
+            await run_passes(self._audit_once, self._interval_s, self._log, "audit.failed", FIRST_AFTER_S)
+        finally:
+            self._lock.release()
+
+    async def _audit_once(self) -> None:
+        is_ours = True
+        try:
+            is_ours = await asyncio.to_thread(self._lock.take)
+        finally:
+            if not is_ours:
+                # What this one has found before is no longer the last audit.
+                self._violations = self._last_run_s = math.nan
+                self._holds = HoldCounts(0, 0)
+            elif math.isnan(self._last_run_s):
+                # It takes over: alerts on a missing audit count from here.
+                self._last_run_s = self._clock.now().timestamp()
+        if is_ours:
+            await self._audit()
 
     async def _audit(self) -> None:
         violations, self._holds = await audit_in_thread(self._database, "metering-audit", _look)

@@ -1,16 +1,10 @@
 """Alerts: what they say, and when, as Prometheus itself judges made-up figures."""
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from tests.support.servers.debian import find_program
-
-RULES = Path(__file__).parents[2] / "deploy" / "observability" / "alerts.yml"
-TIMEOUT_S = 60
+from tests.deploy.promtool import judge, rule_of, world
 
 
 def agrees(
@@ -18,44 +12,13 @@ def agrees(
 ) -> bool:
     """Tells if the alert fires at that time with that summary, and these labels beside its own; or not at all,
     if there is no summary."""
-    [rule] = [
-        rule
-        for group in YAML(typ="safe").load(RULES)["groups"]
-        for rule in group["rules"]
-        if rule.get("alert") == alert
-    ]
+    rule = rule_of(alert)
     expected = {
         "exp_labels": {**rule["labels"], **(labels or {})},
         "exp_annotations": {"summary": summary, "runbook": rule["annotations"]["runbook"]},
     }
-    file = folder / "test.yml"
-    # JSON is YAML, too.
-    file.write_text(
-        json.dumps(
-            {
-                "rule_files": [str(RULES)],
-                "evaluation_interval": "1m",
-                "tests": [
-                    {
-                        "interval": "1m",
-                        "input_series": [{"series": series, "values": values} for series, values in figures.items()],
-                        "alert_rule_test": [
-                            {"eval_time": at, "alertname": alert, "exp_alerts": [expected] if summary else []}
-                        ],
-                    }
-                ],
-            }
-        )
-    )
-    judged = subprocess.run(
-        [find_program("promtool", "prometheus").path, "test", "rules", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    print(judged.stdout, judged.stderr)
-    return judged.returncode == 0
+    told = {"eval_time": at, "alertname": alert, "exp_alerts": [expected] if summary else []}
+    return judge(folder, [world(figures, alert_rule_test=[told])], alert)
 
 
 @pytest.mark.parametrize("let_in", ["0+10x30", "0+0x30"], ids=["by a model", "at the door"])

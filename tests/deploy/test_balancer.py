@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from edge.settings import EdgeSettings
 from tests.support.servers.debian import find_program
 from tests.support.servers.ports import free_port
 from tests.support.waiting import wait_until
@@ -97,6 +98,15 @@ def test_there_is_a_place_for_as_many_edges_as_may_be_set() -> None:
     # Twelve bytes of head, some for the question, and sixteen for each address.
     [payload_bytes] = re.findall(r"accepted_payload_size (\d+)", BALANCER)
     assert int(payload_bytes) > 12 + 64 + 16 * int(limit)
+
+
+def test_the_balancer_waits_for_an_answer_as_long_as_it_may_take() -> None:
+    """One that is not streamed sends nothing until its end."""
+    for side in ("client", "server"):
+        [minutes] = re.findall(rf"timeout {side} (\d+)m$", BALANCER, re.MULTILINE)
+        assert int(minutes) * 60 > EdgeSettings().stream_life_s
+    # Where it can be changed.
+    assert "LEGATO_STREAM_LIFE_S" not in COMPOSE
 
 
 def test_a_proxy_in_front_is_believed_only_where_that_is_set() -> None:

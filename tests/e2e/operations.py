@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import Metric
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.service import Service
@@ -29,11 +30,10 @@ class Page:
     text: str
 
 
-def look_at(service: Service, process: str, path: str) -> Page:
+def look_at(service: Service, process: str, path: str, accept: str = "*/*") -> Page:
+    asked = urllib.request.Request(f"http://{_address_of(service, process)}{path}", headers={"Accept": accept})
     try:
-        with urllib.request.urlopen(
-            f"http://{_address_of(service, process)}{path}", timeout=WAIT_TIMEOUT_S
-        ) as response:
+        with urllib.request.urlopen(asked, timeout=WAIT_TIMEOUT_S) as response:
             return Page(response.status, response.read().decode())
     except urllib.error.HTTPError as error:
         return Page(error.code, error.read().decode())
@@ -46,6 +46,12 @@ def metrics_of(service: Service, process: str) -> dict[str, Metric]:
 def families_in(text: str) -> list[Metric]:
     """Parses like Prometheus."""
     return list(text_string_to_metric_families(text))
+
+
+def openmetrics_of(service: Service, process: str) -> list[Metric]:
+    """Asks like a Prometheus that keeps exemplars."""
+    text = look_at(service, process, "/metrics", "application/openmetrics-text;version=1.0.0").text
+    return list(openmetrics.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
 
 
 def value_of(service: Service, process: str, name: str, /, **labels: str) -> float:

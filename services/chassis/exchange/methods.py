@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from services.chassis.errors import LegatoError
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -82,8 +82,8 @@ async def traced(span: Span, serving: Awaitable[None]) -> None:
     work_on(span)
     try:
         await serving
-    except LegatoError as error:
-        span.attributes["error.type"] = error.reason
+    except Exception as error:
+        span.attributes["error.type"] = _reason_of(error)
         raise
     finally:
         span.end()
@@ -91,6 +91,10 @@ async def traced(span: Span, serving: Awaitable[None]) -> None:
 
 def end_with(span: Span, answer: "asyncio.Future[Any]") -> None:
     error = None if answer.cancelled() else answer.exception()
-    if isinstance(error, LegatoError):
-        span.attributes["error.type"] = error.reason
+    if error is not None:
+        span.attributes["error.type"] = _reason_of(error)
     span.end()
+
+
+def _reason_of(error: BaseException) -> Reason:
+    return error.reason if isinstance(error, LegatoError) else Reason.INTERNAL

@@ -6,13 +6,14 @@ between two of its steps, never in the middle of one.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib import metadata
 from typing import Final
 
-from prometheus_client import generate_latest
+from prometheus_client.exposition import choose_encoder
 
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
@@ -21,7 +22,8 @@ from services.chassis.telemetry.metrics import Registry
 REQUEST_WITHIN_S: Final = 5.0
 LARGEST_REQUEST_BYTES: Final = 16 * 1024
 PLAIN: Final = "text/plain; charset=utf-8"
-METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_ACCEPT: Final = re.compile(rb"\r\naccept:([^\r\n]*)", re.IGNORECASE)
 
 UNIX: Final = "unix:"
 
@@ -98,16 +100,19 @@ class _Connections:
         method, _, rest = head.partition(b" ")
         status, kind, body = HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b""
         if method in (b"GET", b"HEAD"):
-            status, kind, body = self._page(rest.split(b" ", 1)[0].partition(b"?")[0])
+            status, kind, body = self._page(rest.split(b" ", 1)[0].partition(b"?")[0], head)
         answer = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
             f"Server: legato/{version()}\r\nConnection: close\r\n\r\n"
         )
         return answer.encode() + (b"" if method == b"HEAD" else body)
 
-    def _page(self, path: bytes) -> tuple[HTTPStatus, str, bytes]:
+    def _page(self, path: bytes, head: bytes) -> tuple[HTTPStatus, str, bytes]:
         if path == b"/metrics":
-            return HTTPStatus.OK, METRICS, generate_latest(self._registry)
+            # OpenMetrics has the traces of observations, too.
+            accept = _ACCEPT.search(head)
+            generate, kind = choose_encoder("" if accept is None else accept[1].decode("latin-1"))
+            return HTTPStatus.OK, kind, generate(self._registry)
         if path == b"/healthz":
             return HTTPStatus.OK, PLAIN, b"ok\n"
         if path == b"/readyz":

@@ -8,6 +8,7 @@ Each process has one registry, created at startup and served by `http_port.py`.
 """
 
 import asyncio
+import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
 # For steps that take from microseconds to seconds.
@@ -43,22 +45,29 @@ Counts = Counter[tuple[str, ...]]
 class Histogram:
     """Observes for a fifth of what the library's own costs, in one call instead of six."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "exemplars", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         # Observations in each bucket; the last one has no upper bound.
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
+        # The last traced observation in each bucket that has one.
+        self.exemplars: dict[int, Exemplar] = {}
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def buckets(self) -> list[tuple[str, float]]:
-        """Returns each upper bound and the count up to it, as Prometheus expects."""
+    def note_trace(self, value: float, trace_id: str) -> None:
+        """Notes the trace in which this value was observed."""
+        self.exemplars[bisect_left(self.bounds, value)] = Exemplar({"trace_id": trace_id}, value, time.time())
+
+    def buckets(self) -> list[tuple[str, float, Exemplar | None]]:
+        """Returns each upper bound, the count up to it, and a trace, as Prometheus expects."""
         bounds = map(floatToGoString, (*self.bounds, float("inf")))
-        return list(zip(bounds, accumulate(self.counts), strict=True))
+        traces = map(self.exemplars.get, range(len(self.counts)))
+        return list(zip(bounds, accumulate(self.counts), traces, strict=True))
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:

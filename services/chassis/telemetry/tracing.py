@@ -4,8 +4,8 @@ A trace begins at the edge, which adopts the trace id that a client sends, and s
 follow that decision: a call with a `traceparent` is recorded. Without tracing there is no span at all, so a request
 costs one look at a variable, and nothing of OpenTelemetry is imported.
 
-No message content can be in a span: its attributes have names from the list below, all of them for numbers or for our
-own constants. `otlp.py` exports the spans.
+No message content can be in a span: its attributes have names from the list below, all of them for numbers, for our own
+constants, or for the name of a model. `otlp.py` exports the spans.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,11 @@ Value = str | int | float | bool | list[str]
 ALLOWED_ATTRIBUTES: Final = frozenset(
     {
         "error.type", "gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.max_tokens",
-        "gen_ai.request.model", "gen_ai.response.finish_reasons", "gen_ai.usage.input_tokens",
-        "gen_ai.usage.output_tokens", "http.request.method", "http.response.status_code", "legato.attempt",
-        "legato.class", "legato.end", "legato.request_id", "legato.stream", "rpc.method", "rpc.service", "rpc.system",
+        "gen_ai.request.model", "gen_ai.response.finish_reasons", "gen_ai.response.model",
+        "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens", "gen_ai.usage.reasoning.output_tokens", "http.request.method",
+        "http.response.status_code", "legato.attempt", "legato.class", "legato.end", "legato.provider",
+        "legato.request_id", "legato.stream", "rpc.method", "rpc.service", "rpc.system",
     }
 )  # fmt: skip
 

@@ -1,8 +1,10 @@
 """The common base of the parsers of providers' answers."""
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
@@ -45,7 +47,14 @@ class _Error(msgspec.Struct, gc=False):
     code: int
 
 
+class _Named(msgspec.Struct, gc=False):
+    model: str | None = None
+    model_version: str | None = msgspec.field(name="modelVersion", default=None)
+
+
 _errors = msgspec.json.Decoder(_Error)
+_named = msgspec.json.Decoder(_Named)
+_MODEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,99}")
 
 
 class ProviderAnswer(ABC):
@@ -60,6 +69,9 @@ class ProviderAnswer(ABC):
     def __init__(self) -> None:
         self.pieces: deque[Piece] = deque()
         self.usage: ProviderUsage | None = None
+        # Whether usage has the model and the tokens of reasoning, too.
+        self.is_traced = False
+        self._model_name = ""
         # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
         # Nothing more follows, though the connection may stay open.
@@ -104,6 +116,13 @@ class ProviderAnswer(ABC):
             return _errors.decode(error).code
         except UNREADABLE:
             return 500
+
+    def _note_model(self, said: Raw | bytes) -> None:
+        """Notes the model that a traced answer names. What does not look like a name could be anything."""
+        with suppress(*UNREADABLE):
+            named = _named.decode(said)
+            name = named.model or named.model_version or ""
+            self._model_name = name if _MODEL_NAME.fullmatch(name) else ""
 
     def _count(self, usage: Raw, fields: msgspec.json.Decoder[_Fields]) -> dict[str, int]:
         """Returns the counts so far. They are cumulative, so later ones replace earlier ones."""
@@ -171,6 +190,8 @@ class ProviderAnswer(ABC):
             self.begin_piece()
         self.pieces[-1].last = True
         self.pieces[-1].usage = self.usage
+        if self.usage is not None:
+            self.usage.model_name = self._model_name
 
     def _piece_for(self, text: str) -> Piece:
         """Returns the last piece, or a new one if the text does not fit."""

@@ -80,6 +80,8 @@ class ProviderCall:
     patience_s: float | None = None
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
+    # Whether the answer is to tell its model and its tokens of reasoning.
+    is_traced: bool = False
     # Called once the whole request has been sent.
     on_sent: Callable[[], None] | None = None
     # Is offered what is read once the answer has begun; None if the provider's pieces are not those of the answer.
@@ -102,6 +104,9 @@ class ProviderUsage:
     # Of the prompt's tokens, those written to the provider's cache, and of these those to be kept for an hour.
     cache_write_tokens: int | None = None
     cache_write_1h_tokens: int | None = None
+    # Of traced calls: the tokens of reasoning among those of the answer, and the model that answered.
+    reasoning_tokens: int | None = None
+    model_name: str = ""
 
 
 @dataclass(slots=True, repr=False)
@@ -204,6 +209,9 @@ class CannotDo(ProviderError):
 
 
 class Provider(Protocol):
+    # What OpenTelemetry calls it.
+    telemetry_name: str
+
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """Yields the pieces of the answer; the one marked `last` ends it, or ProviderError is raised.
 

@@ -249,6 +249,12 @@ class Attempt:
         self._breaker.prompt_tokens.observe(prompt_tokens)
         self._breaker.completion_tokens.observe(completion_tokens)
 
+    def note_trace(self, trace_id: str) -> None:
+        """Notes the trace of a complete answer beside its times."""
+        self._breaker.durations_s.note_trace(self.age_s(), trace_id)
+        if self.first_token_s is not None:
+            self._breaker.latencies_s.note_trace(self.first_token_s, trace_id)
+
     def age_s(self) -> float:
         """Time since the model was called."""
         return self._breaker.clock.elapsed_s() - self.began_s

@@ -171,13 +171,14 @@ class ModelSearch:
         attempt = model_state.breaker.start_attempt(whole_s or 0.0)
         if self.attempts.first_asked_at_s is None:
             self.attempts.first_asked_at_s = attempt.began_s
-        span = begin_span(target, self.attempts.count, max_tokens)
+        span = begin_span(target, self.attempts.count, max_tokens, model_state.provider.telemetry_name)
         call = _make_call(prompt, parameters, target, max_tokens, streams=streams)
         call.ignored += ignored
         longest_tokens = longest_output_tokens(max_tokens, model_state.calibration.answer_ratio)
         gathers = not chat.stream
         gathering = Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens) if gathers else None
         call.sink = gathering or self.sink
+        call.is_traced = span is not None
         if span is not None and self.tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):

@@ -88,12 +88,14 @@ class Upstream:
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER and self.comparable_tokens is not None:
                 calibration.note_answer(self.prompt.account_id, self.comparable_tokens, usage.completion_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
+            if self.span is not None:
+                self.attempt.note_trace(self.span.trace_id)
             if self.is_whole:
                 self._note_pace(usage.completion_tokens)
             self.model_state.spending.add(usage, told)
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
-        end_span(self.span, error, self.finished)
+        end_span(self.span, error, self.finished, self.told_usage)
         if self.note_outcome is not None and (self.finished is not None or isinstance(error, ProviderError)):
             self.note_outcome(self._outcome(error))
         self.model_use.release()
@@ -184,23 +186,30 @@ async def begin(
         raise
 
 
-def begin_span(target: Target, attempt: int, max_tokens: int) -> Span | None:
-    """Starts the span of one call; returns None if the chat is not traced."""
+def begin_span(target: Target, attempt: int, max_tokens: int, provider_name: str) -> Span | None:
+    """Starts the span of one call; returns None if the chat is not traced. `provider_name` is OpenTelemetry's."""
     chat = current_span()
     if chat is None:
         return None
     span = chat.child(f"{OPERATION} {target.model_name}", is_client=True)
     span.attributes = {
         "gen_ai.operation.name": OPERATION,
-        "gen_ai.provider.name": target.provider,
+        "gen_ai.provider.name": provider_name,
         "gen_ai.request.model": target.model_name,
         "gen_ai.request.max_tokens": max_tokens,
         "legato.attempt": attempt,
+        "legato.provider": target.provider,
     }
     return span
 
 
-def end_span(span: Span | None, error: BaseException | None = None, finished: Finished | None = None) -> None:
+def end_span(
+    span: Span | None,
+    error: BaseException | None = None,
+    finished: Finished | None = None,
+    told: ProviderUsage | None = None,
+) -> None:
+    """Ends the span of one call, if it has one; `told` is what the provider reported of its answer."""
     if span is None:
         return
     if isinstance(error, ProviderError):
@@ -214,4 +223,14 @@ def end_span(span: Span | None, error: BaseException | None = None, finished: Fi
         span.attributes["gen_ai.response.finish_reasons"] = [finished.finish_reason]
         span.attributes["gen_ai.usage.input_tokens"] = finished.usage.prompt_tokens
         span.attributes["gen_ai.usage.output_tokens"] = finished.usage.completion_tokens
+    if told is not None:
+        if told.model_name:
+            span.attributes["gen_ai.response.model"] = told.model_name
+        for name, tokens in (
+            ("gen_ai.usage.cache_read.input_tokens", told.cached_tokens),
+            ("gen_ai.usage.cache_write.input_tokens", told.cache_write_tokens),
+            ("gen_ai.usage.reasoning.output_tokens", told.reasoning_tokens),
+        ):
+            if tokens is not None:
+                span.attributes[name] = tokens
     span.end()

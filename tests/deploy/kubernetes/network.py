@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Any
 
 from tests.deploy.kubernetes.kustomize import Resource
 from tests.deploy.kubernetes.policies import template_of, workloads
 
 NAMESPACE = "legato"
+Address = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,15 @@ def pods(resources: list[Resource]) -> dict[str, Pod]:
     }
 
 
-def is_allowed(resources: list[Resource], source: Pod | IPv4Address, target: Pod | IPv4Address, port: int) -> bool:
-    return _passes(resources, source, "Egress", target, port) and _passes(resources, target, "Ingress", source, port)
+def is_allowed(
+    resources: list[Resource], source: Pod | Address, target: Pod | Address, port: int, protocol: str = "TCP"
+) -> bool:
+    leaves = _passes(resources, source, "Egress", target, (protocol, port))
+    return leaves and _passes(resources, target, "Ingress", source, (protocol, port))
 
 
 def _passes(
-    resources: list[Resource], subject: Pod | IPv4Address, direction: str, peer: Pod | IPv4Address, port: int
+    resources: list[Resource], subject: Pod | Address, direction: str, peer: Pod | Address, port: tuple[str, int]
 ) -> bool:
     """Tells if the policies of one end let it communicate with the other. An end that no policy selects is free."""
     policies = [
@@ -46,24 +50,22 @@ def _passes(
     return not policies or any(_has_port(rule, port) and _has_peer(rule, direction, peer) for rule in rules)
 
 
-def _has_port(rule: dict[str, Any], port: int) -> bool:
-    return "ports" not in rule or port in [
-        entry["port"] for entry in rule["ports"] if entry.get("protocol", "TCP") == "TCP"
-    ]
+def _has_port(rule: dict[str, Any], port: tuple[str, int]) -> bool:
+    return "ports" not in rule or port in [(entry.get("protocol", "TCP"), entry["port"]) for entry in rule["ports"]]
 
 
-def _has_peer(rule: dict[str, Any], direction: str, peer: Pod | IPv4Address) -> bool:
+def _has_peer(rule: dict[str, Any], direction: str, peer: Pod | Address) -> bool:
     given = rule.get("from" if direction == "Ingress" else "to")
     return given is None or any(_is_peer(entry, peer) for entry in given)
 
 
-def _is_peer(entry: dict[str, Any], peer: Pod | IPv4Address) -> bool:
-    if isinstance(peer, IPv4Address):
+def _is_peer(entry: dict[str, Any], peer: Pod | Address) -> bool:
+    if isinstance(peer, Address):
         block = entry.get("ipBlock")
         return (
             block is not None
-            and peer in IPv4Network(block["cidr"])
-            and not any(peer in IPv4Network(excepted) for excepted in block.get("except", []))
+            and peer in ip_network(block["cidr"])
+            and not any(peer in ip_network(excepted) for excepted in block.get("except", []))
         )
     if "ipBlock" in entry:
         return False

@@ -37,6 +37,7 @@ from tests.deploy.kubernetes.policies import (
     template_of,
 )
 from tests.deploy.kubernetes.references import secrets_of
+from tests.deploy.promtool import judge, world
 
 SCALED = ("edge", "metering", "router")
 UNITS_S = {"s": 1, "m": 60, "h": 3600}
@@ -60,6 +61,40 @@ def test_the_guide_describes_every_component() -> None:
 def test_an_autoscaler_has_the_number_of_replicas_to_itself(render_it: Callable[[Path], list[Resource]]) -> None:
     deployments = by_kind(render_it(PRODUCTION), "Deployment")
     assert sorted(name for name, spec in deployments.items() if "replicas" not in spec) == sorted(SCALED)
+
+
+def test_the_adapter_adds_up_what_autoscalers_go_by_for_each_pod(tmp_path: Path) -> None:
+    """As the adapter asks for the pods of an autoscaler, while another installation has pods of that name."""
+    rules = YAML(typ="safe").load(ROOT / "deploy" / "observability" / "prometheus-adapter.yaml")["rules"]["custom"]
+    metrics = [
+        metric["pods"]["metric"]["name"]
+        for scaler in by_kind(render(PRODUCTION), "HorizontalPodAutoscaler").values()
+        for metric in scaler["metrics"]
+        if metric["type"] == "Pods"
+    ]
+    by_metric = {rule["seriesQuery"].partition("{")[0]: rule for rule in rules}
+    assert sorted(by_metric) == sorted(metrics)
+    for metric, rule in by_metric.items():
+        assert rule["resources"]["overrides"] == {name: {"resource": name} for name in ("namespace", "pod")}
+        query = rule["metricsQuery"]
+        for template, value in {
+            "<<.Series>>": metric,
+            "<<.LabelMatchers>>": 'namespace="legato",pod=~"a|b"',
+            "<<.GroupBy>>": "pod",
+        }.items():
+            query = query.replace(template, value)
+        figures = {
+            f'{metric}{{namespace="{namespace}",pod="{pod}",gen_ai_request_model="{model}"}}': f"{value}x5"
+            for namespace, pod, model, value in (
+                ("legato", "a", "x", 30),
+                ("legato", "a", "y", 12),
+                ("legato", "b", "x", 7),
+                ("other", "a", "x", 500),
+            )
+        }
+        samples = [{"labels": '{pod="a"}', "value": 42}, {"labels": '{pod="b"}', "value": 7}]
+        asked = {"expr": query, "eval_time": "3m", "exp_samples": samples}
+        assert judge(tmp_path, [world(figures, promql_expr_test=[asked])])
 
 
 def test_keda_scales_by_the_figures_of_the_autoscalers() -> None:

@@ -1,5 +1,5 @@
 import tomllib
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_address
 from pathlib import PurePosixPath
 
 import pytest
@@ -72,3 +72,50 @@ def test_routes_of_production_are_valid_and_find_their_keys_where_they_are_mount
     [router] = [container for _, _, container in containers(render(PRODUCTION)) if container["name"] == "router"]
     [mount] = [mount for mount in router["volumeMounts"] if mount["name"] == "providers"]
     assert folders == {PurePosixPath(mount["mountPath"])}
+
+
+def test_names_are_asked_of_the_cluster_or_of_a_cache_of_the_node(resources: list[Resource]) -> None:
+    caches = [Pod({"k8s-app": name}, namespace="kube-system") for name in ("kube-dns", "node-local-dns")]
+    # NodeLocal DNSCache, and Cloud DNS for GKE, whose address gives credentials at another port.
+    addresses = [ip_address("169.254.20.10"), ip_address("169.254.169.254")]
+    for name, pod in pods(resources).items():
+        for server in (*caches, *addresses):
+            for protocol in ("UDP", "TCP"):
+                assert is_allowed(resources, pod, server, 53, protocol), (name, server)
+
+
+@pytest.mark.parametrize("outside", ["203.0.113.7", "2001:db8::7"])
+def test_who_may_leave_the_cluster_does_so_by_both_protocols(outside: str) -> None:
+    resources = render_with_all(PRODUCTION)
+    leaving = {name for name, pod in pods(resources).items() if is_allowed(resources, pod, ip_address(outside), 443)}
+    assert leaving == {"auth", "backup", "payments", "restore", "router"}
+
+
+@pytest.mark.parametrize("inside", ["10.200.0.1", "fd00::1", "fe80::1", "::1", "64:ff9b::a00:1", "169.254.170.23"])
+def test_nobody_reaches_what_is_inside_at_the_port_of_the_outside(inside: str) -> None:
+    resources = render_with_all(PRODUCTION)
+    assert [name for name, pod in pods(resources).items() if is_allowed(resources, pod, ip_address(inside), 443)] == []
+
+
+# Where a cloud gives pods their credentials.
+IDENTITY = {
+    "gke": [
+        ("169.254.169.254", 80),
+        ("169.254.169.254", 8080),
+        ("169.254.169.252", 987),
+        ("169.254.169.252", 988),
+    ],
+    "eks": [("169.254.170.23", 80), ("fd00:ec2::23", 80)],
+}
+
+
+@pytest.mark.parametrize("cloud", IDENTITY)
+def test_who_uses_a_bucket_gets_the_credentials_of_its_pod_by_a_component_alone(cloud: str) -> None:
+    components = ("backup", "backup/bucket")
+    for address, port in IDENTITY[cloud]:
+        for added, expected in (((), set()), ((f"pod-identity/{cloud}",), {"auth", "backup", "restore"})):
+            resources = render(PRODUCTION, *components, *added)
+            reaching = {
+                name for name, pod in pods(resources).items() if is_allowed(resources, pod, ip_address(address), port)
+            }
+            assert reaching == expected, (address, port)

@@ -54,8 +54,8 @@ COMPONENTS = ROOT / "deploy" / "kubernetes" / "components"
 
 # What Prometheus knows by itself. On Kubernetes it gives each line more labels, in place of ours of the same name.
 OWN_METRICS = {"up": set[str]()}
-OWN_LABELS = {"job", "instance"}
-OWN_LABELS_ON_KUBERNETES = {"container", "endpoint", "namespace", "node", "pod", "prometheus", "service"}
+OWN_LABELS = {"job", "instance", "namespace", "cluster"}
+OWN_LABELS_ON_KUBERNETES = {"container", "endpoint", "node", "pod", "prometheus", "service"}
 
 _MATCHERS = re.compile(r"\{([^}]*)\}")
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
@@ -87,7 +87,7 @@ class Query:
             name for matchers in _MATCHERS.findall(self.expression) for name in re.findall(r"(\w+)\s*[=!]", matchers)
         ]
         grouped = [name.strip() for names in _GROUPING.findall(self.expression) for name in names.split(",")]
-        return {*matched, *grouped, *_TEMPLATE_LABELS.findall(self.text)} - OWN_LABELS - {"namespace"}
+        return {*matched, *grouped, *_TEMPLATE_LABELS.findall(self.text)} - OWN_LABELS - {""}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -206,6 +206,21 @@ def test_every_alert_leads_to_a_page_that_knows_it() -> None:
     for rule in rules():
         page = ROOT / rule["annotations"]["runbook"]
         assert rule["alert"] in page.read_text(), f"{page.name} does not know {rule['alert']}"
+
+
+def test_every_panel_shows_the_installation_that_is_chosen() -> None:
+    of_one = 'cluster="$cluster",namespace="$namespace"'
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            named = re.findall(
+                r"(?:legato|gen_ai|auth|process)_\w+(?=[{\[)]| unless)", _GROUPING.sub("", target["expr"])
+            )
+            assert target["expr"].count(of_one) == len(named) > 0, target["expr"]
+            assert target.get("datasource", panel["datasource"])["uid"] == "${datasource}"
+    variables = {variable["name"]: variable for variable in dashboard()["templating"]["list"]}
+    assert variables.keys() == {"datasource", "cluster", "namespace", "job"}
+    # All of them at once would be sums and largest values of several installations.
+    assert not any("includeAll" in variables[name] for name in ("cluster", "namespace"))
 
 
 def test_queries_are_taken_apart_as_they_should_be() -> None:

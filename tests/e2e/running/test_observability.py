@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.e2e.chats import QUESTION, USAGE
-from tests.e2e.operations import PROCESSES, lines_of, look_at, value_of
+from tests.e2e.operations import PROCESSES, lines_of, look_at, openmetrics_of, value_of
 from tests.e2e.raw_http import post_chat
 from tests.support.servers.collector import Collector
 from tests.support.service import Service
@@ -48,6 +48,8 @@ def test_one_chat_is_one_trace_through_every_process(
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "legato",
         "gen_ai.request.model": "mezzo",
+        "gen_ai.response.model": "mezzo",
+        "gen_ai.usage.cache_read.input_tokens": 0,
         "gen_ai.usage.input_tokens": USAGE["prompt_tokens"],
         "gen_ai.usage.output_tokens": USAGE["completion_tokens"],
         "http.request.method": "POST",
@@ -61,7 +63,8 @@ def test_one_chat_is_one_trace_through_every_process(
     assert (router.kind, router.parent_id, router.service) == (SERVER, edge.span_id, "legato-router")
     upstream = by_name["chat upstream-model"]
     assert (upstream.kind, upstream.parent_id, upstream.service) == (CLIENT, router.span_id, "legato-router")
-    assert upstream.attributes["gen_ai.provider.name"] == "upstream"
+    assert upstream.attributes["gen_ai.provider.name"] == upstream.attributes["legato.provider"] == "upstream"
+    assert upstream.attributes["gen_ai.response.model"] == "upstream-model"
     assert upstream.attributes["gen_ai.usage.output_tokens"] == USAGE["completion_tokens"]
     assert upstream.attributes["gen_ai.response.finish_reasons"] == ["stop"]
     # A short chat is admitted by its Reserve.
@@ -69,6 +72,24 @@ def test_one_chat_is_one_trace_through_every_process(
         metering = by_name[f"legato.metering.v1.MeteringService/{operation}"]
         assert (metering.kind, metering.parent_id, metering.service) == (SERVER, edge.span_id, "legato-metering")
     assert edge.began_ns <= router.began_ns <= upstream.began_ns <= upstream.ended_ns <= edge.ended_ns
+
+
+def test_histograms_lead_to_the_trace_of_a_chat(
+    service: Service, collector: Collector, client: openai.OpenAI, trace_id: str, traceparent: dict[str, str]
+) -> None:
+    client.chat.completions.create(model="mezzo", messages=QUESTION, extra_headers=traceparent)
+    wait_until(lambda: "chat upstream-model" in {span.name for span in collector.trace(trace_id)})
+    for process, names in {
+        "edge": {"gen_ai_server_request_duration_seconds", "legato_step_duration_seconds"},
+        "router": {"gen_ai_client_operation_duration_seconds"},
+    }.items():
+        leading = {
+            family.name
+            for family in openmetrics_of(service, process)
+            for sample in family.samples
+            if sample.exemplar is not None and sample.exemplar.labels == {"trace_id": trace_id}
+        }
+        assert names <= leading, process
 
 
 def test_chat_that_fails_says_so_in_its_trace(

@@ -35,6 +35,28 @@ def test_served_chat_is_counted_with_its_times_and_tokens(registry: Registry, me
     assert tokens == [11, 5]
 
 
+def test_traced_chat_leaves_its_trace_beside_its_times(registry: Registry, metrics: ChatMetrics) -> None:
+    """An ordinary one leaves nothing."""
+    metrics.ended("forte", pb.END_COMPLETE, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5))
+    assert traces(registry) == {}
+    metrics.ended("forte", pb.END_COMPLETE, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5), "a" * 32)
+    metrics.ended("forte", pb.END_UPSTREAM_CUT, 9.0, 7.0, Usage(prompt_tokens=11, completion_tokens=5), "b" * 32)
+    assert traces(registry) == {
+        ("gen_ai_server_request_duration_seconds", 3.0): "a" * 32,
+        ("gen_ai_server_time_to_first_token_seconds", 1.0): "a" * 32,
+        ("gen_ai_server_time_to_first_token_seconds", 7.0): "b" * 32,
+    }
+
+
+def traces(registry: Registry) -> dict[tuple[str, float], str]:
+    return {
+        (family.name, sample.exemplar.value): sample.exemplar.labels["trace_id"]
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+
+
 def test_chat_that_was_cut_says_nothing_about_how_long_answers_take(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("forte", pb.END_UPSTREAM_CUT, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5))
     assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": "upstream_cut"}) == 1

@@ -5,7 +5,7 @@ import contextlib
 import json
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from services.metering.ledger.prices import LARGEST_PRICE_NANOS, Price, Prices, 
 from services.metering.store.prices import adopt_prices
 from services.metering.store.retention.partitions import list_partitions
 from services.metering.store.tables import ledger
+from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import (
     ACCOUNT,
     KEY,
@@ -36,6 +37,7 @@ from tests.services.metering.samples import (
     void,
 )
 from tests.support.fakes import FakeClock
+from tests.support.servers.migrated import MigratedPostgres
 from tests.support.waiting import until
 
 INTERVAL_S = 0.01
@@ -71,6 +73,39 @@ async def test_books_are_audited_again_and_again(
     assert value_of(registry, "legato_audit_violations") == 0
     assert value_of(registry, "legato_holds_live") == 2
     assert value_of(registry, "legato_holds_overdue") == 1
+
+
+async def test_one_replica_audits_and_another_takes_over_when_it_has_ended(
+    migrated_postgres: MigratedPostgres, clock: FakeClock, log: Log
+) -> None:
+    first, second = Registry(), Registry()
+
+    def last_run_s(registry: Registry) -> float:
+        return value_of(registry, "legato_audit_last_run_timestamp_seconds")
+
+    def violations(registry: Registry) -> float:
+        return value_of(registry, "legato_audit_violations")
+
+    with migrated_postgres.lend("metering", MIGRATIONS) as url:
+        databases = Database(url, "metering"), Database(url, "metering")
+        async with AsyncExitStack() as replicas:
+            stopping = await replicas.enter_async_context(AsyncExitStack())
+            await stopping.enter_async_context(auditing(databases[0], clock, log, first))
+            await until(lambda: violations(first) == 0)
+            await replicas.enter_async_context(auditing(databases[1], clock, log, second))
+            await until(lambda: math.isnan(last_run_s(second)))
+            for _ in range(3):
+                clock.advance(60)
+                await until(lambda: last_run_s(first) == clock.now().timestamp())
+            assert math.isnan(violations(second))
+            assert math.isnan(last_run_s(second))
+            # A year later the first ends; the second does not seem to be a year late.
+            clock.advance(365 * 86400)
+            await stopping.aclose()
+            await until(lambda: violations(second) == 0)
+            assert last_run_s(second) == clock.now().timestamp()
+        for database in databases:
+            database.close()
 
 
 async def test_how_old_the_last_audit_is_can_be_told_before_the_first(

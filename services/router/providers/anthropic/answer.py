@@ -115,6 +115,8 @@ class MessageAnswer(ProviderAnswer):
         self.think("".join(block.thinking or "" for block in whole.content))
         self._add_usage(whole.usage)
         self._stop(whole.stop_reason)
+        if self.is_traced:
+            self._note_model(body)
 
     def _read_event(self, data: bytes) -> None:
         event = _events.decode(data)
@@ -128,6 +130,8 @@ class MessageAnswer(ProviderAnswer):
             self._end_block(event.index)
         elif event.type == "message_start":
             self._add_usage(_wholes.decode(event.message).usage)
+            if self.is_traced:
+                self._note_model(event.message)
         elif event.type == "message_delta":
             self._add_usage(event.usage)
             self._stop(_deltas.decode(event.delta).stop_reason)

@@ -95,6 +95,8 @@ class ContentAnswer(ProviderAnswer):
         # An error may come as the only item of a list.
         for response in _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]:
             self._read(response)
+        if self.is_traced:
+            self._note_model(data)
 
     def _read_whole(self, body: bytes) -> None:
         self._read_event(body.lstrip())
@@ -138,4 +140,5 @@ class ContentAnswer(ProviderAnswer):
             total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
             total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
             get("cached_content_token_count"),
+            reasoning_tokens=thought_tokens if self.is_traced else None,
         )

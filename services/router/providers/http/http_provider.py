@@ -31,6 +31,7 @@ from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBud
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.object_limit import check_objects
 from services.router.providers.http.stream import Stream
+from services.router.providers.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
 
 # Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
@@ -63,6 +64,7 @@ class HttpProvider(ABC):
     ) -> None:
         """`headers` are sent beside those of the key; `tls` replaces the default trust store; `socket` is a unix socket
         to use instead of the host in the URL, without keep-alive."""
+        self.telemetry_name = telemetry_name(route)
         self._origin, path = read_url(route.base_url, tls, socket)
         self._base_path = path.rstrip("/")
         # Added to every request.
@@ -113,10 +115,11 @@ class HttpProvider(ABC):
             connection = await self._post(call)
         except Interrupted as error:
             raise _failure_of(error) from None
-        streams, sink = call.stream, call.sink
+        streams, sink, is_traced = call.stream, call.sink, call.is_traced
         # It refers to the prompt, which is not needed any more.
         del call
         answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
+        answer.is_traced = is_traced
         try:
             if connection.response.status != 200:
                 raise await self._read_failure(connection)

@@ -91,9 +91,21 @@ class _PromptTokens(msgspec.Struct, gc=False):
     cache_write_tokens: Raw = ABSENT
 
 
+class _Answer(msgspec.Struct, gc=False):
+    """What only traces tell of the usage."""
+
+    completion_tokens_details: Raw = ABSENT
+
+
+class _AnswerTokens(msgspec.Struct, gc=False):
+    reasoning_tokens: Raw = ABSENT
+
+
 _completions = msgspec.json.Decoder(_Completion)
 _usages = msgspec.json.Decoder(_Usage)
 _prompt_tokens = msgspec.json.Decoder(_PromptTokens)
+_answers = msgspec.json.Decoder(_Answer)
+_answer_tokens = msgspec.json.Decoder(_AnswerTokens)
 _texts = msgspec.json.Decoder(str)
 
 
@@ -166,6 +178,8 @@ class CompletionAnswer(ProviderAnswer):
         if error not in NOTHING or completion.object == "error":
             raise self._failure(data if error in NOTHING else error)
         self._add_usage(completion)
+        if self.is_traced:
+            self._note_model(data)
 
     def _read(self, message: _Message) -> None:
         # Decodes what may be unreadable first, before anything is taken from the message.
@@ -208,6 +222,10 @@ class CompletionAnswer(ProviderAnswer):
             self.usage = ProviderUsage(
                 get("prompt_tokens"), get("completion_tokens"), cached_tokens, get("cache_write_tokens")
             )
+            if self.is_traced:
+                with suppress(*UNREADABLE):
+                    self._count(_answers.decode(usage).completion_tokens_details, _answer_tokens)
+                self.usage.reasoning_tokens = get("reasoning_tokens")
 
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:

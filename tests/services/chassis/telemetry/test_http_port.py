@@ -56,6 +56,14 @@ async def test_what_is_in_the_registry_is_served_until_the_end(listen: str, regi
         await get(address, "/metrics")
 
 
+@pytest.mark.parametrize("name", ["Accept", "accept"])
+async def test_prometheus_gets_openmetrics_if_it_asks_for_it(address: str, name: str) -> None:
+    asked = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+    status, body = await ask(address, f"GET /metrics HTTP/1.1\r\n{name}: {asked}\r\n\r\n".encode())
+    assert status == "HTTP/1.1 200 OK"
+    assert body == "# HELP legato_example An example.\n# TYPE legato_example gauge\nlegato_example 7.0\n# EOF\n"
+
+
 async def test_living_process_is_healthy_and_ready_only_while_it_lacks_nothing(
     address: str, missing: list[str]
 ) -> None:

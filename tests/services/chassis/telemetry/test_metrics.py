@@ -2,6 +2,8 @@ import asyncio
 
 import pytest
 from prometheus_client import generate_latest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_of
 from prometheus_client.parser import text_string_to_metric_families
 
 from services.chassis.telemetry.metrics import Registry, new_registry
@@ -33,6 +35,23 @@ def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Regi
     assert (below("0.1"), below("1.0"), below("+Inf")) == (2, 3, 4)
     assert registry.get_sample_value("legato_step_count", {"step": "auth"}) == 4
     assert registry.get_sample_value("legato_step_sum", {"step": "auth"}) == pytest.approx(7.65)
+
+
+def test_traced_observation_is_told_in_its_bucket_by_openmetrics(registry: Registry) -> None:
+    steps = registry.histograms("legato_step", "Steps.", (0.1, 1.0), "step")
+    for took_s, trace_id in ((0.2, "a" * 32), (0.3, "b" * 32), (7.0, "")):
+        steps["auth",].observe(took_s)
+        if trace_id:
+            steps["auth",].note_trace(took_s, trace_id)
+    text = openmetrics_of(registry).decode()  # type: ignore[no-untyped-call]
+    [family] = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    told = {
+        sample.labels["le"]: (sample.exemplar.labels, sample.exemplar.value)
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+    # The last one of each.
+    assert told == {"1.0": ({"trace_id": "b" * 32}, 0.3)}
 
 
 def test_gauge_is_read_when_it_is_scraped(registry: Registry) -> None:

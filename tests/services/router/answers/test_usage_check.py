@@ -53,7 +53,7 @@ def test_honest_usage_is_believed(usage: tuple[int, int, int], output_tokens: in
     ],
 )
 def test_impossible_usage_is_not_believed_and_is_told(
-    usage: tuple[int, int, int], believed: tuple[int | None, ...], violations: list[Violation]
+    usage: tuple[int, int, int], believed: tuple[int | None, int | None, int | None], violations: list[Violation]
 ) -> None:
     told: list[Violation] = []
     assert judge(told).believed(ProviderUsage(*usage), 3) == ProviderUsage(*believed)

@@ -81,6 +81,8 @@ def test_provider_s_key_is_sent_to_its_own_server_alone(url: str, api_key: str) 
 
 
 class PlayedProvider:
+    telemetry_name = "played"
+
     def __init__(self, *, is_reachable: bool = True, names: Sequence[str] = ()) -> None:
         self.warmed = 0
         self.closed = 0
