@@ -54,6 +54,19 @@ def test_edges_that_know_newer_epochs_go_on_with_the_restored_database(backed_up
     assert restored.ask("auth", "SELECT count(*) FROM key_changes") == [(0,)]
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_a_copy_of_the_audit_log_that_is_missing_or_on_the_same_disk_is_told(
+    backed_up: BackedUp, backups: Path
+) -> None:
+    copy = backed_up.data / "audit-copy"
+    told = backed_up.json("restore", str(backups), "--replace")["next"][0]
+    assert f"there is no copy of the audit log in {copy}" in told
+    copy.mkdir()
+    (copy / "1.jsonl").touch()
+    told = backed_up.json("restore", str(backups), "--replace")["next"][0]
+    assert f"in {copy}, on the disk of the databases" in told
+
+
 class Killed(BaseException):
     pass
 
