@@ -33,7 +33,7 @@ async def main() -> None:
         process.opened.push_async_callback(auth.close)
         kept_days = settings.retention_audit_log_days
         retention = AuditRetention(database, auth.parts.audit, clock, log, kept_days=kept_days)
-        copy = await auth.open_copy(settings.copy_address, settings.audit_copy_lost_after)
+        copy = await auth.open_copy(settings.copy_address, settings.audit_copy_lost_after, settings.data)
         if copy is not None:
             process.in_background(copy.run)
         show_auth(auth, retention, copy, process.registry)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.auth.audit.copy import AuditCopy
+from services.auth.audit.copy_end import CopyEnd
 from services.auth.encryption import TextCipher, parse_encryption_key
 from services.auth.keys.callers import Callers
 from services.auth.keys.keys import Keys
@@ -161,11 +162,13 @@ class AuthService:
         if await self._database.write(note_peppers, noted):
             self._log.info("peppers.changed")
 
-    async def open_copy(self, address: str | Path | None, lost_after: int) -> AuditCopy | None:
-        """Brings the database up to the copy of the audit log, if there is one, before anything is served."""
+    async def open_copy(self, address: str | Path | None, lost_after: int, data: Path) -> AuditCopy | None:
+        """Brings the database up to the copy of the audit log, if there is one, before anything is served. How far it
+        reaches is noted in the folder `data`."""
         if address is None:
             return None
-        self._copy = copy = AuditCopy(self._database, self.parts.audit, open_object_store(address), self._log)
+        store, end = open_object_store(address), CopyEnd(data)
+        self._copy = copy = AuditCopy(self._database, self.parts.audit, store, self._log, end)
         await copy.open(lost_after)
         return copy
 

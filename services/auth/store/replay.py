@@ -107,7 +107,7 @@ def _change_grant(connection: sa.Connection, event: AuditEvent) -> None:
     granted = own or CallerGrant(
         f"grant_{event.event_no}", event.object_id, event.account_id, created_at_us=event.occurred_at_us
     )
-    limits = {each.field: each.after for each in event.changes or () if each.field in _LIMITS}
+    limits: dict[str, Any] = {each.field: each.after for each in event.changes or () if each.field in _LIMITS}
     granted = replace(granted, revoked_at_us=None, limits=replace(granted.limits, **limits))
     if own is None:
         add(connection, granted)

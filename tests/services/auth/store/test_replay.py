@@ -115,9 +115,10 @@ async def test_programs_have_the_limits_that_their_grants_were_given_last(consol
     account_id, other_id, own_id = [await console.create_account() for _ in range(3)]
 
     async def grant(caller: str, granted_id: str, requests_per_minute: int) -> None:
-        limits = {"requests_per_minute": requests_per_minute} if requests_per_minute else {}
-        whom = {"account_id": granted_id} if granted_id else {"all_accounts": True}
-        await console.call(console.callers.GrantCaller, callers_pb2.GrantCallerRequest(caller=caller, **whom, **limits))
+        request = callers_pb2.GrantCallerRequest(caller=caller, account_id=granted_id, all_accounts=not granted_id)
+        if requests_per_minute:
+            request.requests_per_minute = requests_per_minute
+        await console.call(console.callers.GrantCaller, request)
 
     for caller, granted_id in (("batch", account_id), ("batch", ""), ("search", account_id), ("ended", account_id)):
         await grant(caller, granted_id, 600)
@@ -142,7 +143,7 @@ async def test_programs_have_the_limits_that_their_grants_were_given_last(consol
         if await console.reason(console.auth.VerifyCaller, request) is not None:
             return None
         found = await console.call(console.auth.VerifyCaller, request)
-        return found.principal.requests_per_minute
+        return int(found.principal.requests_per_minute)
 
     assert await limit_of("batch", account_id) == 60
     assert await limit_of("batch", other_id) == 30
