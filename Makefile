@@ -201,7 +201,7 @@ faults: .venv/dev ## Kill every process at every step, and check the ledger (one
 	@$(BIN)/python -m tests.campaigns.faults $(ARGS)
 
 .PHONY: rollout
-rollout: .venv/dev ## Release 0.1.0, 0.2.0 and this version one after the other under load, and check the ledger (two minutes)
+rollout: .venv/dev ## Release 0.1.0, 0.2.0 and this version one after the other under load, and check the ledger (five minutes)
 	@$(BIN)/python -m tests.campaigns.rollout
 
 .PHONY: revocations

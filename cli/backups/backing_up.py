@@ -13,12 +13,11 @@ from cli.backups.catalog import UNFINISHED_KEPT, Catalog, name_at
 from cli.backups.manifest import BackupUnusable, Manifest, describe_file
 from cli.backups.secret_fingerprints import fingerprints, given_secrets, noted_peppers
 from cli.backups.settings import BackupSettings
-from cli.backups.stores import NEEDED, SERVICES, opened, read_schema, read_totals
+from cli.backups.stores import DUMP, NEEDED, SERVICES, file_names, opened, read_schema, read_totals
 
 if TYPE_CHECKING:
     from services.chassis.database.database import Database
 
-DUMP: Final = "legato.dump"
 _SCRATCH: Final = ".legato-backup-"
 
 
@@ -71,7 +70,7 @@ class BackupMaker:
             _snapshots(databases) as connections,
         ):
             described = self._describe(connections)
-        return [folder / f"{service}.db" for service in copied], described
+        return [folder / name for name in file_names("sqlite", copied)], described
 
     def _dump_postgresql(self, folder: Path) -> tuple[list[Path], dict[str, Any]]:
         from services.chassis.database.database import open_database

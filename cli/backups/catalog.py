@@ -9,7 +9,7 @@ from cli.backups import manifest
 from cli.backups.manifest import BackupUnusable, Manifest, decode_manifest
 from services.chassis.object_store import ObjectStore
 
-_NAME: Final = re.compile(r"\d{8}T\d{6}Z")
+_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}Z")
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 # A backup without a manifest may still be under way.
 UNFINISHED_KEPT: Final = timedelta(days=1)

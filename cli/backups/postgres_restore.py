@@ -21,18 +21,24 @@ def restore_postgresql(
     """Returns the name of the new database, and the violations that `make_ready` has found in it. A restore that was
     interrupted begins again."""
     from services.chassis.database import restored_database as target
-    from services.chassis.database.postgres_programs import PostgresFailed, require_program, restore_schemas
+    from services.chassis.database.postgres_programs import (
+        PostgresFailed,
+        require_program,
+        require_schemas,
+        restore_schemas,
+    )
 
     database = database or f"{target.name_of(server_url)}_{name.lower()}"
     url = target.url_of(server_url, database)
     [file] = manifest.files
     try:
-        target.create_database(server_url, database)
-        require_program(url, "pg_restore")
         with tempfile.TemporaryDirectory(prefix="legato-restore-") as folder:
             dump = Path(folder) / file.name
             catalog.save(name, file.name, dump)
             require_same(dump, file)
+            require_schemas(dump, tuple(manifest.schemas))
+            target.create_database(server_url, database)
+            require_program(url, "pg_restore")
             failpoints.hit("restore.step")
             target.begin_restore(url, name, SERVICES)
             failpoints.hit("restore.step")

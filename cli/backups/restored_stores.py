@@ -1,11 +1,12 @@
-"""Makes restored stores ready for use: verifies that they are what was backed up, migrates and audits them."""
+"""Makes restored stores ready for use: verifies that they are what was backed up, and audits them."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cli.backups.manifest import BackupUnusable, Manifest
-from cli.backups.stores import OpenStore, migrations_of, opened, read_totals
+from cli.backups.stores import OpenStore, migrations_of, opened, read_schema, read_totals
 from cli.supervision.environment import PEPPERS_VARIABLE
 
 if TYPE_CHECKING:
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
 
 def require_known_schemas(manifest: Manifest) -> None:
     """Raises if a newer program has made the backup, whose schemas this one must not use."""
-    from services.chassis.database.schema_version import revisions_of
-
     for service, schema in manifest.schemas.items():
-        newest = revisions_of(migrations_of(service))[-1]
+        newest = _newest_of(service)
         if schema.oldest > newest:
             raise BackupUnusable(
                 f"the backup was made by Legato {manifest.legato}, whose schema {service} {schema.revision} is too new "
@@ -25,22 +24,41 @@ def require_known_schemas(manifest: Manifest) -> None:
             )
 
 
+def has_earlier_schemas(manifest: Manifest) -> bool:
+    """Returns whether this program would migrate the stores before it uses them."""
+    return any(schema.revision < _newest_of(service) for service, schema in manifest.schemas.items())
+
+
 def make_ready(manifest: Manifest, open_store: OpenStore, secrets: Mapping[str, str], now: datetime) -> list[str]:
-    """Returns the violations of an audit; raises if the stores are not what was backed up. May be repeated."""
+    """Returns the violations of an audit; raises if the stores are not what was backed up. May be repeated.
+
+    Schemas stay what they are, so that the release that the backup is of can start on them: this one migrates them when
+    it starts, and can audit them only then."""
     with opened(open_store, tuple(manifest.schemas)) as databases:
-        _require_totals(databases, manifest)
-        for service, database in databases.items():
-            database.migrate(migrations_of(service))
+        _require_same(databases, manifest)
         _continue_epochs(databases["auth"], now)
+        if has_earlier_schemas(manifest):
+            return []
         return [*_audit_books(databases["metering"]), *_audit_log(databases["auth"], secrets.get(PEPPERS_VARIABLE))]
 
 
-def _require_totals(databases: "Mapping[str, Database]", manifest: Manifest) -> None:
-    with (
-        databases["auth"].transaction(writes=False) as auth,
-        databases["metering"].transaction(writes=False) as metering,
-    ):
-        found = read_totals({"auth": auth, "metering": metering})
+def _newest_of(service: str) -> str:
+    from services.chassis.database.schema_version import revisions_of
+
+    return revisions_of(migrations_of(service))[-1]
+
+
+def _require_same(databases: "Mapping[str, Database]", manifest: Manifest) -> None:
+    from services.chassis.database.inspection import inspected
+
+    with ExitStack() as stack:
+        connections = {name: stack.enter_context(inspected(each)) for name, each in databases.items()}
+        for service, connection in connections.items():
+            if (schema := read_schema(connection)) != manifest.schemas[service]:
+                raise BackupUnusable(
+                    f"the restored store {service} has {schema}, and the manifest says {manifest.schemas[service]}"
+                )
+        found = read_totals(connections)
     if found != manifest.totals:
         raise BackupUnusable(f"the restored stores have {found}, and the manifest says {manifest.totals}")
 

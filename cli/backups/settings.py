@@ -16,6 +16,8 @@ class BackupSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str = ""
     credential_encryption_key: str = ""
     grounding_key: str = ""
+    # Of the copy of the audit log, only to tell where it is.
+    audit_copy: str = ""
 
     def check(self) -> None:
         stores = [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]

@@ -1,11 +1,11 @@
-"""The stores of an installation: one for each service, with the scripts that migrate it."""
+"""The stores of an installation: one for each service, with the scripts that migrate it, and its file in a backup."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.backups.manifest import BackedUpSchema, BookTotals
+from cli.backups.manifest import BackedUpSchema, BackupUnusable, BookTotals, Manifest
 
 if TYPE_CHECKING:
     from services.chassis.database.database import Database
@@ -16,12 +16,40 @@ SERVICES: Final = ("router", "metering", "auth")
 # Those without which there is no installation.
 NEEDED: Final = ("metering", "auth")
 FOLDER: Final = Path(__file__).parents[2] / "services"
+DUMP: Final = "legato.dump"
+_QUOTED_MOST: Final = 60
 
 OpenStore = Callable[[str], "Database"]
 
 
 def migrations_of(service: str) -> Path:
     return FOLDER / service / "migrations"
+
+
+def file_names(store: str, services: Iterable[str]) -> list[str]:
+    return [DUMP] if store == "postgresql" else [f"{service}.db" for service in services]
+
+
+def require_our_names(manifest: Manifest, backup: str) -> None:
+    """Raises unless all schemas and files are those of our services: their names become paths and migrations."""
+    if strange := [name for name in manifest.schemas if name not in SERVICES]:
+        raise BackupUnusable(
+            f"the backup {backup} has the schema {_quoted(strange)}, which is none of {', '.join(SERVICES)}: it was "
+            "made by a newer release, or tampered with"
+        )
+    if missing := [name for name in NEEDED if name not in manifest.schemas]:
+        raise BackupUnusable(f"the backup {backup} has no schema {' and '.join(missing)}: it was tampered with")
+    expected, found = file_names(manifest.store, manifest.schemas), [file.name for file in manifest.files]
+    if sorted(found) != sorted(expected):
+        raise BackupUnusable(
+            f"the backup {backup} has the files {_quoted(found)}, and its schemas are in {', '.join(expected)}: it was "
+            "made by a newer release, or tampered with"
+        )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    """Quotes names that others have chosen, for one line of a terminal."""
+    return ascii(", ".join(names))[:_QUOTED_MOST]
 
 
 @contextmanager

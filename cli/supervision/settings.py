@@ -33,6 +33,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     key_peppers: str = ""
     # The database of accounts and the ledger; empty: in the folder.
     database_url: PostgresAddress = ""
+    # Of the copy of the audit log, only to tell where it is.
+    audit_copy: str = ""
     # If one of them is on, the key is generated like the peppers.
     memory: bool = False
     attachments: bool = False

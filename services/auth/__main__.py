@@ -34,7 +34,7 @@ async def main() -> None:
         kept_days = settings.retention_audit_log_days
         retention = AuditRetention(database, auth.parts.audit, clock, log, kept_days=kept_days)
         on_full = process.full_disks.noting("the copy of the audit log")
-        copy = await auth.open_copy(settings.copy_address, settings.audit_copy_lost_after, on_full)
+        copy = await auth.open_copy(settings.copy_address, settings.audit_copy_lost_after, settings.data, on_full)
         if copy is not None:
             process.in_background(copy.run)
         show_auth(auth, retention, copy, process.registry)

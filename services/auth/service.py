@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.auth.audit.copy import AuditCopy
+from services.auth.audit.copy_end import CopyEnd
 from services.auth.encryption import TextCipher, parse_encryption_key
 from services.auth.keys.callers import Callers
 from services.auth.keys.keys import Keys
@@ -163,13 +164,14 @@ class AuthService:
             self._log.info("peppers.changed")
 
     async def open_copy(
-        self, address: str | Path | None, lost_after: int, on_full: Callable[[bool], None]
+        self, address: str | Path | None, lost_after: int, data: Path, on_full: Callable[[bool], None]
     ) -> AuditCopy | None:
-        """Brings the database up to the copy of the audit log, if there is one, before anything is served."""
+        """Brings the database up to the copy of the audit log, if there is one, before anything is served. How far it
+        reaches is noted in the folder `data`."""
         if address is None:
             return None
-        store = open_object_store(address)
-        self._copy = copy = AuditCopy(self._database, self.parts.audit, store, self._log, on_full)
+        store, end = open_object_store(address), CopyEnd(data)
+        self._copy = copy = AuditCopy(self._database, self.parts.audit, store, self._log, end, on_full)
         await copy.open(lost_after)
         return copy
 

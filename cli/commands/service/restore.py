@@ -25,6 +25,10 @@ NEXT = (
     "Run `legato accounts close --again`, which erases again the notes and documents of closed accounts.",
     "Run `legato audit`.",
 )
+EARLIER_SCHEMAS = (
+    "The schemas are those of an earlier release, and were not audited: to go back, start that release; this one "
+    "migrates them when its services start."
+)
 
 
 @command()
@@ -34,7 +38,8 @@ NEXT = (
 @click.option("--replace", is_flag=True, help="Replace the SQLite files that are there, and keep them aside.")
 def restore(invocation: Invocation, source: str, name: str, database: str, replace: bool) -> None:
     """Restore a backup to a new database, or to new SQLite files in the data folder; run it again if it was
-    interrupted. Exits with 1 if an audit finds violations."""
+    interrupted. Nothing is migrated: the release that the backup is of can start on it. Exits with 1 if an audit finds
+    violations."""
     failpoints.watch(os.environ.get(failpoints.VARIABLE))
     settings = read_settings(BackupSettings)
     try:
@@ -55,9 +60,11 @@ def _restore(
     from cli.backups.catalog import Catalog
     from cli.backups.manifest import BackupUnusable
     from cli.backups.postgres_restore import restore_postgresql
-    from cli.backups.restored_stores import make_ready, require_known_schemas
+    from cli.backups.restored_stores import has_earlier_schemas, make_ready, require_known_schemas
     from cli.backups.secret_fingerprints import compare_secrets, fingerprints, given_secrets
     from cli.backups.sqlite_restore import SqliteRestore
+    from cli.backups.stores import require_our_names
+    from cli.supervision.audit_copy_place import missing_copy_warning, same_disk_warning
     from services.chassis.database.database import open_database
     from services.chassis.object_store import open_object_store
 
@@ -67,6 +74,7 @@ def _restore(
     url, data, now = settings.database_url, invocation.data, datetime.now(UTC)
     if (manifest.store == "postgresql") is not bool(url):
         raise BackupUnusable(f"the backup {name} is of {manifest.store}: LEGATO_DATABASE_URL must {_be_set(manifest)}")
+    require_our_names(manifest, name)
     require_known_schemas(manifest)
     secrets = given_secrets(settings, data)
     missing = compare_secrets(manifest.secrets, fingerprints(secrets))
@@ -75,7 +83,8 @@ def _restore(
         return make_ready(manifest, lambda service: open_database(service, new_url, folder), secrets, now)
 
     then = [step.format(began_at=f"{manifest.began_at:%Y-%m-%dT%H:%M:%SZ}") for step in NEXT]
-    steps = [f"Provide {secret}." for secret in missing]
+    steps = [EARLIER_SCHEMAS] if has_earlier_schemas(manifest) else []
+    steps += [f"Provide {secret}." for secret in missing]
     if url:
         target, violations = restore_postgresql(
             catalog, name, manifest, url, database, lambda new_url: ready_in(data, new_url)
@@ -85,6 +94,8 @@ def _restore(
     else:
         aside, violations = SqliteRestore(catalog, name, manifest, data).run(ready_in, now, replace=replace)
         where = {"data": str(data), "replaced": aside}
+        place = missing_copy_warning(data, settings.audit_copy) or same_disk_warning(data, settings.audit_copy, url)
+        steps += [f"Note: {place}."] if place else []
     return {"backup": name, "made_by": manifest.legato, **where, "next": [*steps, *then]}, violations
 
 

@@ -16,6 +16,7 @@ from cli.command import Invocation, command
 from cli.output import ignoring_closed, open_closed_ones, show_json
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision import completeness, data_folder
+from cli.supervision.audit_copy_place import same_disk_warning
 from cli.supervision.data_folder import AlreadyLocked
 from cli.supervision.kept_secrets import secrets_for
 from cli.supervision.processes import CONSOLE_PORT, ConsoleStart, Installation, process_groups
@@ -110,6 +111,8 @@ def up(
     address = base_url(listener, host)
     console_sockets = [] if no_console else _listen_for_console(settings, console_port)
     console = _console_start(settings, console_sockets, address) if console_sockets else None
+    if warning := same_disk_warning(data, settings.audit_copy, settings.database_url):
+        _say(f"warning: {warning}")
     loaded = load_routes(routes)
     installation = Installation(
         data=data,

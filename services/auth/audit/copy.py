@@ -10,14 +10,16 @@ it and appended to its log, so that what was ended stays ended. See docs/revocat
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
 
+from services.auth.audit.copy_end import CopyEnd
 from services.auth.audit.log import AuditLog
-from services.auth.records.audit import ChainedEvent
+from services.auth.records.audit import ChainedEvent, CopiedEvent
 from services.auth.store import Connection
 from services.auth.store import audit as stored
 from services.auth.store.replay import end_all_sign_ins, replay
@@ -33,6 +35,7 @@ INTERVAL_S: Final = 0.5
 SEGMENT_EVENTS: Final = 500
 CLOSE_TIMEOUT_S: Final = 3.0
 _FOLDER: Final = "audit-events"
+_NAMED: Final = re.compile(f"{_FOLDER}/([0-9]{{20}})[.]jsonl")
 
 
 class CopyBroken(SettingsError):
@@ -46,13 +49,15 @@ class AuditCopy:
         audit: AuditLog,
         store: ObjectStore,
         log: Log,
+        end: CopyEnd | None = None,
         on_full: Callable[[bool], None] = lambda is_full: None,
     ) -> None:
-        """`on_full` is told whether its disk is full."""
+        """Notes in `end` how far the copy reaches; `on_full` is told whether its disk is full."""
         self._database = database
         self._audit = audit
         self._store = store
         self._log = log
+        self._end = end
         self._on_full = on_full
         # The last event of the copy.
         self._last_no = 0
@@ -80,19 +85,27 @@ class AuditCopy:
                 if is_first and first_no > (copied_from or head_no + 1):
                     raise _missing(copied_from) if copied_from else _broken(first_no, "events before it are missing")
                 self._follow(segment, head_no, head_code, is_first=is_first)
+                if first_no > copied_from:
+                    # The database has all of those that it knows of.
+                    self._require_end(segment)
                 is_first = False
                 if self._last_no > head_no:
                     await self._apply(segment)
-            if is_first and copied_from:
-                if copied_from != lost_after:
-                    raise _missing(copied_from)
-                await self._database.write(stored.forget_copy)
-                self._log.warning("audit_copy.begun_anew")
+            if not is_first:
+                self._require_reached(head_no)
+            elif copied_from:
+                await self._begin_anew(copied_from, lost_after)
         except OSError as error:
             raise SettingsError(f"LEGATO_AUDIT_COPY: cannot be read: {error}") from None
         for known in await self._database.read(stored.list_chain, self._last_no - 1, 1):
             if known.event.event_no == self._last_no and known.code != self._last_code:
                 raise _broken(self._last_no, "the database has another event in its place")
+
+    async def _begin_anew(self, copied_from: int, lost_after: int) -> None:
+        if copied_from != lost_after:
+            raise _missing(copied_from)
+        await self._database.write(stored.forget_copy)
+        self._log.warning("audit_copy.begun_anew")
 
     async def run(self) -> None:
         """Copies new events until cancelled."""
@@ -127,31 +140,59 @@ class AuditCopy:
         first_no = found[0].event.event_no
         if self._last_no and (first_no != self._last_no + 1 or found[0].previous_code != self._last_code):
             raise _broken(first_no, "it is not the event that the copy has before it")
-        name, content = _name_of(first_no), b"".join(msgspec.json.encode(each) + b"\n" for each in found)
+        name, content = _name_of(first_no), self._to_segment(found)
         try:
             await asyncio.to_thread(self._store.put, name, content)
         except FileExistsError:
             # Another replica was first; or this one, which did not hear of it.
             existing = _parse(await asyncio.to_thread(self._store.get, name), first_no)
-            if existing[0] != found[0]:
+            if existing[0].chained != found[0]:
                 raise _broken(first_no, "the copy has another event in its place") from None
-            found = existing
+            found = [each.chained for each in existing]
         self._last_no, self._last_code = found[-1].event.event_no, found[-1].code
+        if self._end is not None:
+            with contextlib.suppress(OSError):
+                # Where it cannot be written, the loss of whole segments may go unnoticed, and nothing else.
+                await asyncio.to_thread(self._end.note, self._last_no)
         await self._database.write(stored.note_copied, first_no)
         return True
 
-    async def _segments(self, first_no: int) -> AsyncIterator[list[ChainedEvent]]:
+    async def _segments(self, first_no: int) -> AsyncIterator[list[CopiedEvent]]:
         """Reads the segments from one on, or all."""
         after = _name_of(first_no - 1) if first_no else ""
         for name in await asyncio.to_thread(self._store.list, _FOLDER, after=after):
-            yield _parse(await asyncio.to_thread(self._store.get, name), int(name.rpartition("/")[2].partition(".")[0]))
+            named = _NAMED.fullmatch(name)
+            if named is None:
+                raise CopyBroken(f"LEGATO_AUDIT_COPY: {name!a} is no segment of a copy of the audit log: move it away")
+            yield _parse(await asyncio.to_thread(self._store.get, name), int(named[1]))
 
-    def _follow(self, segment: list[ChainedEvent], head_no: int, head_code: bytes, *, is_first: bool) -> None:
+    def _to_segment(self, events: list[ChainedEvent]) -> bytes:
+        end = self._audit.end_code(events[0].event.event_no, events[-1])
+        lines: list[ChainedEvent | CopiedEvent] = [*events[:-1], CopiedEvent(*events[-1], end)]
+        return b"".join(msgspec.json.encode(each) + b"\n" for each in lines)
+
+    def _require_end(self, segment: list[CopiedEvent]) -> None:
+        """Raises if the last events of a segment are missing: the chain does not tell."""
+        first_no, last = segment[0].event.event_no, segment[-1]
+        if last.end_code != self._audit.end_code(first_no, last.chained):
+            raise _broken(first_no, "its segment does not end where it ended")
+
+    def _require_reached(self, head_no: int) -> None:
+        """Raises if the last segments are missing, and the database does not have their events either: the chain does
+        not tell."""
+        if self._end is not None and (reached := self._end.read()) > max(self._last_no, head_no):
+            raise CopyBroken(
+                f"LEGATO_AUDIT_COPY: the copy of the audit log ends with event {self._last_no}, and this machine has "
+                f"copied up to event {reached}. Name the folder or bucket that has all; or, if the rest is lost and "
+                f"what was revoked by it may be valid again, remove {self._end.path}"
+            )
+
+    def _follow(self, segment: list[CopiedEvent], head_no: int, head_code: bytes, *, is_first: bool) -> None:
         """Checks that a segment continues those before it and the database's log."""
         if is_first:
             self._last_no, self._last_code = segment[0].event.event_no - 1, segment[0].previous_code
-        for chained in segment:
-            event_no = chained.event.event_no
+        for copied in segment:
+            chained, event_no = copied.chained, copied.event.event_no
             if event_no != self._last_no + 1 or chained.previous_code != self._last_code:
                 raise _broken(event_no, "it does not follow the event before it")
             if event_no > head_no and not self._audit.is_genuine(chained):
@@ -161,12 +202,13 @@ class AuditCopy:
                 raise _broken(event_no, "the database has another event in its place")
             self._last_no, self._last_code = event_no, chained.code
 
-    async def _apply(self, segment: list[ChainedEvent]) -> None:
+    async def _apply(self, segment: list[CopiedEvent]) -> None:
         """Applies what the database does not have of a segment, in one transaction."""
 
         def apply(connection: Connection) -> int:
             events = 0
-            for chained in segment:
+            for copied in segment:
+                chained = copied.chained
                 last_no, last_code = stored.read_head(connection, locks=True)
                 if chained.event.event_no <= last_no:
                     # Also if another replica applies the same.
@@ -199,9 +241,9 @@ def _name_of(first_no: int) -> str:
     return f"{_FOLDER}/{first_no:020}.jsonl"
 
 
-def _parse(content: bytes, first_no: int) -> list[ChainedEvent]:
+def _parse(content: bytes, first_no: int) -> list[CopiedEvent]:
     with contextlib.suppress(msgspec.MsgspecError):
-        events = msgspec.json.Decoder(ChainedEvent).decode_lines(content)
+        events = msgspec.json.Decoder(CopiedEvent).decode_lines(content)
         if events and events[0].event.event_no == first_no:
             return events
     raise _broken(first_no, "its segment is damaged")

@@ -93,6 +93,13 @@ class AuditLog:
         event, version, previous, code = chained
         return self._peppers.has(version) and self._code_of(version, previous, event) == code
 
+    def end_code(self, first_no: int, last: ChainedEvent) -> bytes | None:
+        """Authenticates the end of a segment of the copy; None: without the pepper of its last event."""
+        version = last.pepper_version
+        if not self._peppers.has(version):
+            return None
+        return self._peppers.authenticate(version, "end of a segment", str(first_no).encode() + last.code)
+
     def _is_genuine_start(self, start: AuditStart) -> bool:
         if not start.pruned_no:
             return True

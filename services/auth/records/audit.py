@@ -42,6 +42,21 @@ class ChainedEvent(NamedTuple):
     code: bytes
 
 
+class CopiedEvent(NamedTuple):
+    """The same in a segment of the copy."""
+
+    event: AuditEvent
+    pepper_version: int
+    previous_code: bytes
+    code: bytes
+    # Authenticates the last event of a segment as its last; None: another.
+    end_code: bytes | None = None
+
+    @property
+    def chained(self) -> ChainedEvent:
+        return ChainedEvent(self.event, self.pepper_version, self.previous_code, self.code)
+
+
 @dataclass(frozen=True, slots=True)
 class AuditStart:
     """The start of the audit log, once older events are pruned: authenticated like an event."""

@@ -5,15 +5,17 @@ event began, such as a new key, is not in it: keys and codes have secrets, which
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.records.accounts import Account, ClassAllowance
 from services.auth.records.audit import AuditEvent
+from services.auth.records.callers import CallerGrant
 from services.auth.records.users import SignInMethod
 from services.auth.store import codes, credentials, ended, epochs, notices, passkeys, users
-from services.auth.store.callers import revoke_grants
+from services.auth.store.callers import apply_grant, lock_grants, put_grants, revoke_grants
 from services.auth.store.playground import end_tokens
 from services.auth.store.tables import accounts, keys
 from services.auth.store.user_tables import (
@@ -26,7 +28,7 @@ from services.auth.store.user_tables import (
     totp,
 )
 from services.chassis.access_tokens import AccountRole
-from services.chassis.database.records import get
+from services.chassis.database.records import add, get
 
 Effect = Callable[[sa.Connection, AuditEvent], object]
 
@@ -36,10 +38,8 @@ _TOTP_STEPS_AHEAD: Final = 1
 
 
 # Columns of keys and accounts that are called like the settings in events.
-_SETTINGS: Final = (
-    "requests_per_minute", "tokens_per_minute", "concurrent_requests", "allowed_classes",
-    "preferred_class", "search", "memory", "attachments",
-)  # fmt: skip
+_LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
+_SETTINGS: Final = (*_LIMITS, "allowed_classes", "preferred_class", "search", "memory", "attachments")
 
 
 def replay(connection: sa.Connection, event: AuditEvent) -> None:
@@ -95,6 +95,25 @@ def _change(connection: sa.Connection, table: sa.Table, is_it: sa.ColumnElement[
 
 def _revoke_caller(connection: sa.Connection, event: AuditEvent) -> None:
     revoke_grants(connection, event.object_id, event.account_id, event.occurred_at_us)
+
+
+def _change_grant(connection: sa.Connection, event: AuditEvent) -> None:
+    """Sets the limits that a grant was given again, by itself or within the grant of all accounts. It gives no program
+    a right that it does not have."""
+    grants = [each for each in lock_grants(connection, event.object_id) if each.account_id in ("", event.account_id)]
+    if all(each.revoked_at_us is not None for each in grants):
+        return
+    own = next((each for each in grants if each.account_id == event.account_id), None)
+    granted = own or CallerGrant(
+        f"grant_{event.event_no}", event.object_id, event.account_id, created_at_us=event.occurred_at_us
+    )
+    limits: dict[str, Any] = {each.field: each.after for each in event.changes or () if each.field in _LIMITS}
+    granted = replace(granted, revoked_at_us=None, limits=replace(granted.limits, **limits))
+    if own is None:
+        add(connection, granted)
+    else:
+        put_grants(connection, [granted])
+    apply_grant(connection, granted)
 
 
 def _disable(connection: sa.Connection, event: AuditEvent) -> None:
@@ -211,6 +230,7 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     "account.updated": _change_account,
     "account.suspended": _suspend,
     "account.resumed": _resume,
+    "caller.granted": _change_grant,
     "caller.revoked": _revoke_caller,
     "user.disabled": _disable,
     "user.enabled": _enable,

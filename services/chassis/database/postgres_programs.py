@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,12 @@ from psycopg import conninfo, pq
 
 # By this name a session of an interrupted restore is found, and ended.
 APPLICATION: Final = "legato restore"
+
+# A line of a dump's table of contents, as in `215; 1259 16386 TABLE auth accounts legato`.
+_LISTED: Final = re.compile("[0-9]+; [0-9]+ [0-9]+ (?P<kind>[A-Z][A-Z ]*) (?P<schema>[^ ]+) (?P<tag>.+) [^ ]*")
+# Entries of every dump that create nothing.
+_SETTINGS: Final = ("ENCODING", "STDSTRINGS", "SEARCHPATH")
+_QUOTED_MOST: Final = 100
 
 
 class PostgresFailed(Exception):
@@ -43,6 +49,21 @@ def restore_schemas(url: str, file: Path) -> None:
     _run(url, "pg_restore", [*options, f"--dbname={connection['PGDATABASE']}", str(file)])
 
 
+def require_schemas(file: Path, schemas: Collection[str]) -> None:
+    """Raises unless everything that a dump would create is in one of these schemas, as its table of contents says."""
+    path = shutil.which("pg_restore")
+    if path is None:
+        raise PostgresFailed("pg_restore is not in PATH: install PostgreSQL's client programs")
+    for line in _run_program([path, "--list", str(file)], dict(os.environ)).splitlines():
+        entry = _LISTED.fullmatch(line)
+        if entry is None:
+            continue
+        # A schema itself, its comment and its permissions are in none.
+        schema = entry["tag"].removeprefix("SCHEMA ") if entry["schema"] == "-" else entry["schema"]
+        if schema not in schemas and entry["kind"] not in _SETTINGS:
+            raise PostgresFailed(f"the dump has {line[:_QUOTED_MOST]!a}, which is in none of {', '.join(schemas)}")
+
+
 def require_program(url: str, name: str) -> str:
     """Returns the path of a program; raises unless it is there and not older than the server."""
     with one_line_errors(), psycopg.connect(url) as connection:
@@ -61,11 +82,16 @@ def require_program(url: str, name: str) -> str:
 
 
 def _run(url: str, name: str, options: Sequence[str]) -> None:
-    command = [require_program(url, name), "--no-password", *options]
-    ended = subprocess.run(command, env=os.environ | _environ(url), capture_output=True, text=True, check=False)
+    _run_program([require_program(url, name), "--no-password", *options], os.environ | _environ(url))
+
+
+def _run_program(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Returns what a program writes."""
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", check=False)
     if ended.returncode:
         told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise PostgresFailed(f"{name} failed: {told[0]}")
+        raise PostgresFailed(f"{Path(command[0]).name} failed: {told[0]}")
+    return ended.stdout
 
 
 def _environ(url: str) -> dict[str, str]:

@@ -8,6 +8,9 @@ What the old edges left in their journals is settled by edges of today.
 Every chat that was answered must be charged once, no credit may stay held, balances must be what was granted less what
 was charged, and the audit must find nothing. Keys, a revoked one too, notes, documents and a session of the console
 must be what they were. Clients may see what docs/upgrade.md says, and nothing else.
+
+Then a machine of each release, on SQLite and on PostgreSQL, is upgraded, goes back and is upgraded again, by the
+commands of docs/upgrade.md (going_back.py).
 """
 
 import subprocess
@@ -19,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from services.chassis.money import parse_usd
+from tests.campaigns.rollout.going_back import TODAY, Machine, go_back, settled_nanos
 from tests.campaigns.rollout.load import Load, ask
 from tests.campaigns.rollout.session import is_signed_in, sign_in
 from tests.e2e.upgrades.release_data import GROUNDING, SECRETS
@@ -28,12 +31,10 @@ from tests.support.releases import COMMITS, ROOT, ReleasedService, install
 from tests.support.servers.postgres import Postgres
 from tests.support.service import UpstreamThread
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
-from tests.support.waiting import wait_until
 
 ACCOUNTS: Final = 6
 CREDIT_NANOS: Final = 5 * 10**9
 PHASE_S: Final = 5.0
-TODAY: Final = "today"
 # Of the data, so that a session that one release has begun is one of the next.
 KEYS: Final = {"LEGATO_ACCESS_TOKEN_SIGNING_KEY": "7a" * 32, "LEGATO_CREDENTIAL_ENCRYPTION_KEY": "1:" + "e1" * 32}
 NOTE: Final = "Ada counts in French."
@@ -213,12 +214,6 @@ class Rollout:
         self.check(is_refused is must_be and (is_refused or not tried.returncode), f"{release}: {tried.stderr}")
 
 
-def settled_nanos(service: ReleasedService, account_id: str) -> int:
-    """Returns the balance once no request holds any of it."""
-    wait_until(lambda: service.run("credits", "balance", account_id)["held_usd"] == "0.00")
-    return parse_usd(service.run("credits", "balance", account_id)["balance_usd"])
-
-
 def main() -> None:
     for release in COMMITS:
         install(release)
@@ -235,10 +230,17 @@ def main() -> None:
             upstream.default_reply = Reply(delay_s=0.3)
             rollout = Rollout(server.create_database(), Path(folder), upstream, opened)
             rollout.run()
+            wrong = rollout.wrong
+            for release in COMMITS:
+                for postgres in (None, server):
+                    machine = Machine(Path(folder) / f"{release}-{'pg' if postgres else 'lite'}", upstream, postgres)
+                    opened.callback(machine.kill)
+                    wrong += go_back(release, machine)
+                    print(f"back to {release} on {'PostgreSQL' if postgres else 'SQLite'}, and forth", flush=True)
     finally:
         server.stop()
-    print("\n".join(rollout.wrong) or "everything is what it was, and all chats that were answered are charged once")
-    sys.exit(bool(rollout.wrong))
+    print("\n".join(wrong) or "everything is what it was, and all chats that were answered are charged once")
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

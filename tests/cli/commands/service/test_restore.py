@@ -54,6 +54,19 @@ def test_edges_that_know_newer_epochs_go_on_with_the_restored_database(backed_up
     assert restored.ask("auth", "SELECT count(*) FROM key_changes") == [(0,)]
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_a_copy_of_the_audit_log_that_is_missing_or_on_the_same_disk_is_told(
+    backed_up: BackedUp, backups: Path
+) -> None:
+    copy = backed_up.data / "audit-copy"
+    told = backed_up.json("restore", str(backups), "--replace")["next"][0]
+    assert f"there is no copy of the audit log in {copy}" in told
+    copy.mkdir()
+    (copy / "1.jsonl").touch()
+    told = backed_up.json("restore", str(backups), "--replace")["next"][0]
+    assert f"in {copy}, on the disk of the databases" in told
+
+
 class Killed(BaseException):
     pass
 
@@ -138,10 +151,10 @@ def test_a_backup_without_a_manifest_and_a_missing_one_are_refused(backed_up: Ba
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_backup_of_an_earlier_release_is_migrated(
+def test_a_backup_of_an_earlier_release_keeps_its_schemas_until_something_migrates_them(
     release: str, database_kind: str, request: pytest.FixtureRequest, socket_folder: Path
 ) -> None:
-    """As before an upgrade: the new program backs up what the old one has left."""
+    """As before an upgrade, and after it: the new program backs up and restores what the old one has left."""
     earlier = BackedUp(socket_folder, "", "")
     if database_kind == "sqlite":
         load_sqlite(release, socket_folder)
@@ -151,10 +164,12 @@ def test_a_backup_of_an_earlier_release_is_migrated(
         load_postgresql(release, earlier.url)
     accounts, before = earlier.accounts(), earlier.json("migrate", "--show")
     earlier.json("backup", str(socket_folder / "backups"), **SECRETS)
+    earlier.json("migrate")
     done = earlier.json("restore", str(socket_folder / "backups"), *([] if earlier.url else ["--replace"]), **SECRETS)
-    assert done["violations"] == []
+    assert "to go back, start that release" in done["next"][0]
     restored = replace(earlier, url=url_of(earlier.url, done["database"])) if earlier.url else earlier
     assert restored.accounts() == accounts
-    after = restored.json("migrate", "--show")
-    assert before != after
-    assert all(each["revision"] == each["newest"] for each in after)
+    assert restored.json("migrate", "--show") == before
+    restored.json("migrate")
+    assert all(each["revision"] == each["newest"] for each in restored.json("migrate", "--show"))
+    assert restored.accounts() == accounts

@@ -102,6 +102,7 @@ def test_it_goes_on_though_its_output_is_not_read_until_its_terminal_is_closed(u
     code, said = up.ended()
     assert code == 0
     assert said.endswith("stopping ...\n")
+    assert "the copy of the audit log is in" in said
     assert pids_that_live([one["pid"] for one in processes.values()]) == []
     assert '"event":"service.stopped"' in (data / "logs" / "auth.log").read_text()
 

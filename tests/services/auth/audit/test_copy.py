@@ -13,10 +13,11 @@ from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.audit import copy as audit_copy
 from services.auth.audit.copy import AuditCopy, CopyBroken
+from services.auth.audit.copy_end import CopyEnd
 from services.auth.peppers import Peppers
 from services.auth.records.audit import AuditEvent
 from services.auth.service import AuthService
-from services.auth.store.audit import read_head
+from services.auth.store.audit import forget_copy, read_head
 from services.auth.store.replay import replay
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -310,6 +311,64 @@ async def test_a_copy_that_is_damaged_is_refused_and_nothing_of_it_applied(
     with pytest.raises(CopyBroken, match=f"LEGATO_AUDIT_COPY: .*{told}"):
         await new_copy().open()
     assert (await database.read(read_head))[0] == 4
+
+
+async def test_a_segment_without_its_last_events_is_refused_though_its_chain_is_whole(
+    auth: AuthService, copy: AuditCopy, new_copy: NewCopy, database: Database, folder: Folder
+) -> None:
+    (key_id, _), (other_id, _) = await new_key(auth), await new_key(auth)
+    await copy_all(copy)
+    backup = Backup(database)
+    await revoke(auth, key_id)
+    await revoke(auth, other_id)
+    await copy_all(copy)
+    backup.restore()
+    segment = folder.list()[-1]
+    whole = folder.get(segment)
+    first, last = whole.splitlines(keepends=True)
+    *chained, end = json.loads(last)
+    forged = json.dumps([*json.loads(first)[: len(chained)], end]).encode() + b"\n"
+    for shortened in (first, forged, first + json.dumps(chained).encode() + b"\n"):
+        await damage(folder, segment, lambda content, shortened=shortened: shortened)  # type: ignore[misc]
+        with pytest.raises(CopyBroken, match=r"LEGATO_AUDIT_COPY: event 5 .* its segment does not end where it ended"):
+            await new_copy().open()
+        assert (await database.read(read_head))[0] == 4
+    await damage(folder, segment, lambda content: whole)
+    await new_copy().open()
+    assert (await database.read(read_head))[0] == 6
+
+
+async def test_last_segments_that_are_gone_are_missed_on_the_machine_that_wrote_them(
+    auth: AuthService, database: Database, folder: Folder, log: Log, tmp_path: Path
+) -> None:
+    def new_copy() -> AuditCopy:
+        return AuditCopy(database, auth.parts.audit, folder, log, CopyEnd(tmp_path))
+
+    copy = new_copy()
+    await copy.open()
+    *_, last = await restored_with_copy(auth, copy, database, folder)
+    content = folder.get(last)
+    folder.delete(last)
+    with pytest.raises(CopyBroken, match=r"LEGATO_AUDIT_COPY: .* ends with event 5, .* up to event 6"):
+        await new_copy().open()
+    # Put back, or given up by an operator.
+    folder.put(last, content)
+    await new_copy().open()
+    assert (await database.read(read_head))[0] == 6
+    folder.delete(last)
+    (tmp_path / "audit-copy-end.json").unlink()
+    await database.write(forget_copy)
+    await new_copy().open()
+
+
+async def test_files_of_others_beside_the_segments_are_told(
+    auth: AuthService, copy: AuditCopy, new_copy: NewCopy, folder: Folder
+) -> None:
+    await new_key(auth)
+    await copy_all(copy)
+    folder.put("audit-events/notes of Ada.txt", b"x")
+    with pytest.raises(CopyBroken, match="notes of Ada"):
+        await new_copy().open()
 
 
 async def test_a_copy_that_is_lost_is_missed_until_an_operator_says_so(

@@ -110,6 +110,56 @@ async def test_revoked_programs_stay_revoked(console: Console, restored: Restore
     assert not await is_refused("search", account_id)
 
 
+async def test_programs_have_the_limits_that_their_grants_were_given_last(console: Console, restored: Restored) -> None:
+    """A grant again with other limits is an event of its own: lowered ones are not what they were before the backup."""
+    account_id, other_id, own_id = [await console.create_account() for _ in range(3)]
+
+    async def grant(caller: str, granted_id: str, requests_per_minute: int) -> None:
+        request = callers_pb2.GrantCallerRequest(caller=caller, account_id=granted_id, all_accounts=not granted_id)
+        if requests_per_minute:
+            request.requests_per_minute = requests_per_minute
+        await console.call(console.callers.GrantCaller, request)
+
+    for caller, granted_id in (("batch", account_id), ("batch", ""), ("search", account_id), ("ended", account_id)):
+        await grant(caller, granted_id, 600)
+    # So that it has a key before the backup, which the grant of all accounts is for.
+    first_call = auth_pb2.VerifyCallerRequest(caller="batch", account_id=other_id)
+    await console.call(console.auth.VerifyCaller, first_call)
+    async with restored:
+        await grant("batch", account_id, 60)
+        await grant("batch", "", 30)
+        # Lower than those of all accounts, which it was under before.
+        await grant("batch", own_id, 20)
+        await grant("search", account_id, 0)
+        await console.call(
+            console.callers.RevokeCaller, callers_pb2.RevokeCallerRequest(caller="ended", account_id=account_id)
+        )
+        await grant("ended", account_id, 60)
+        # None was there at the backup: a program gets no right by a replay.
+        await grant("later", account_id, 60)
+
+    async def limit_of(caller: str, account_id: str) -> int | None:
+        request = auth_pb2.VerifyCallerRequest(caller=caller, account_id=account_id)
+        if await console.reason(console.auth.VerifyCaller, request) is not None:
+            return None
+        found = await console.call(console.auth.VerifyCaller, request)
+        return int(found.principal.requests_per_minute)
+
+    assert await limit_of("batch", account_id) == 60
+    assert await limit_of("batch", other_id) == 30
+    assert await limit_of("batch", own_id) == 20
+    assert await limit_of("search", account_id) == 0
+    assert await limit_of("ended", account_id) is None
+    assert await limit_of("later", account_id) is None
+    page = await console.call(console.callers.ListCallers, callers_pb2.ListCallersRequest())
+    good = {
+        (each.caller, each.account_id): each.requests_per_minute
+        for each in page.grants
+        if not each.HasField("revoke_time")
+    }
+    assert good == {("batch", account_id): 60, ("batch", ""): 30, ("batch", own_id): 20, ("search", account_id): 0}
+
+
 async def test_users_who_were_disabled_removed_or_lowered_stay_so(
     console: Console, restored: Restored, database: Database
 ) -> None:
