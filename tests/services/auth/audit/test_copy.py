@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> FailingFolder:
 @pytest.fixture
 def new_copy(database: Database, auth: AuthService, folder: FailingFolder, log: Log) -> NewCopy:
     """Makes what another replica, or the next process, would have."""
-    return lambda: AuditCopy(database, auth.parts.audit, folder, log, FullDisks(log).noting("the copy"))
+    return lambda: AuditCopy(database, auth.parts.audit, folder, log, on_full=FullDisks(log).noting("the copy"))
 
 
 @pytest.fixture
