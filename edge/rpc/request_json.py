@@ -1,7 +1,7 @@
 """Renders a typed chat as the JSON body of `/v1/chat/completions`, so that both have one validation.
 
 What is not set is left out. What the JSON format has no place for, such as a role that is not known, is left out too:
-validation then says what is missing.
+validation then says what is missing. A JSON schema that was sent as text is passed on as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ import msgspec
 from google.protobuf.struct_pb2 import Value
 
 from edge.wire.chat_request import BYTES_PER_ELEMENT, SLICE_BYTES
+from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
@@ -29,14 +30,22 @@ _SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", 
 # Larger numbers are not exact, and stay what they are.
 _LARGEST_EXACT: Final = 2**53
 
+# The fields that have a schema as a Struct, and those that have it as text.
+_SCHEMAS: Final = frozenset({"parameters", "schema"})
+_SCHEMA_TEXTS: Final = {f"{name}_json": name for name in _SCHEMAS}
+
 _encode = msgspec.json.encode
+_object_decoder = msgspec.json.Decoder(UnreadObject)
 
 
-async def render_chat(chat: pb.Chat, *, is_streamed: bool) -> bytes:
+async def render_chat(chat: pb.Chat, *, is_streamed: bool, unknown: Sequence[str] = ()) -> bytes:
+    """Returns the body; `unknown` are names of fields that are to be told as ignored."""
     yielder = Yielder(SLICE_BYTES)
     fields = _parameters(chat)
     if is_streamed:
         fields["stream"] = True
+    # A field that validation does not know either.
+    fields |= dict.fromkeys(unknown, True)
     fields_json = [_encode(fields)[1:-1]] if fields else []
     lists: tuple[tuple[str, Sequence[Any], Callable[[Any, str], dict[str, Any]]], ...] = (
         ("messages", chat.messages, _message),
@@ -86,7 +95,8 @@ def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
 def _tool_choice(choice: pb.ToolChoice) -> Any:
     if choice.WhichOneof("kind") == "function_name":
         return {"type": "function", "function": {"name": choice.function_name}}
-    return _TOOL_MODES.get(choice.mode)
+    # Validation refuses a number, which is a mode that is not known.
+    return _TOOL_MODES.get(choice.mode, choice.mode or None)
 
 
 def _message(message: pb.Message, name: str) -> dict[str, Any]:
@@ -137,9 +147,30 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
     """Renders what has a name, a description, a schema and strictness."""
     fields: dict[str, Any] = {}
     for field, given in thing.ListFields():
-        is_schema = field.name in ("parameters", "schema")
-        fields[field.name] = _object(given.fields, f"{name}.{field.name}") if is_schema else given
+        place = f"{name}.{field.name}"
+        if field.name in _SCHEMAS:
+            fields[field.name] = _object(given.fields, place)
+        elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
+            fields[field.name] = given
+        elif rendered in fields:
+            raise _invalid(f"Set either {name}.{rendered} or {place}, not both.", place)
+        else:
+            fields[rendered] = _checked_object(given, place)
     return fields
+
+
+def _checked_object(text: str, name: str) -> msgspec.Raw:
+    """Returns the text of a JSON object, to be part of the body as it is."""
+    given = text.encode()
+    try:
+        _object_decoder.decode(given)
+    except msgspec.ValidationError:
+        raise _invalid(f"{name}: Expected a JSON object.", name) from None
+    except msgspec.DecodeError:
+        raise _invalid(f"{name} is not valid JSON.", name) from None
+    except RecursionError:
+        raise _invalid(f"{name} is nested too deeply.", name) from None
+    return msgspec.Raw(given)
 
 
 def _object(fields: Mapping[str, Value], name: str) -> dict[str, Any]:
@@ -166,5 +197,9 @@ def _value(value: Value, name: str) -> Any:
 def _number(number: float, name: str) -> float | int:
     """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
     if not isfinite(number):
-        raise LegatoError(Reason.REQUEST_INVALID, f"{name}: Expected a finite number.", param=name)
+        raise _invalid(f"{name}: Expected a finite number.", name)
     return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number
+
+
+def _invalid(message: str, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

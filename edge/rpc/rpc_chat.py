@@ -13,6 +13,7 @@ from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
 from edge.rpc.callers import identify, scope_of
 from edge.rpc.replies import AnsweredCall, RpcReply, StreamedReply, WholeReply
 from edge.rpc.request_json import render_chat
+from edge.rpc.unknown_fields import name_unknown_fields
 from edge.wire.body_reader import ClientGone, check_size
 from edge.wire.chat_request import ChatBody
 from legato_protos.chat.v1 import chat_pb2 as pb
@@ -63,8 +64,9 @@ class RpcChat(IncomingChat):
             request = kind.FromString(self._message)
         except DecodeError:
             raise LegatoError(Reason.REQUEST_INVALID, f"The message is not a {kind.DESCRIPTOR.name}.") from None
+        unknown = name_unknown_fields(request, self._message)
         self._message = b""
-        body = await render_chat(request.chat, is_streamed=self._is_streamed)
+        body = await render_chat(request.chat, is_streamed=self._is_streamed, unknown=unknown)
         check_size(len(body))
         memory.grow_to(len(body))
         return body
