@@ -87,7 +87,17 @@ class RpcChat(IncomingChat):
     def open_reply(self, body: ChatBody, hold: ChatHold) -> RpcReply:
         created_s = int(self._edge.clock.now().timestamp())
         kind = StreamedReply if self._is_streamed else WholeReply
-        call = AnsweredCall(body.ignored, hold, created_s, self._context.write, self.leave, self._stalled_reader_s)
+        context, told_id = self._context, (("x-request-id", self.request_id),)
+        call = AnsweredCall(
+            body.ignored,
+            hold,
+            created_s,
+            context.write,
+            self.leave,
+            self._stalled_reader_s,
+            lambda: context.send_initial_metadata(told_id),
+            context.time_remaining,
+        )
         self.reply = kind(call)
         return self.reply
 

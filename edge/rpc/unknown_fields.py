@@ -13,8 +13,8 @@ MOST_VISITED: Final = 2_000
 
 
 def name_unknown_fields(message: Message, given: bytes) -> Sequence[str]:
-    """Returns the paths of fields that are not known, such as `chat.messages.9`, and drops these from the message, which
-    was parsed from `given`. Elements of a list have the same path."""
+    """Returns the paths of fields that are not known, such as `chat.messages.9`, and drops these from the message.
+    Elements of a list have the same path. `given` is what the message was parsed from."""
     message.DiscardUnknownFields()
     # The same size means the same fields. Another encoding of them may have another size, so this may be all of it.
     return () if message.ByteSize() == len(given) else _search(type(message).FromString(given))

@@ -2,8 +2,8 @@
 
 On TCP a caller is identified by its certificate: the URI `spiffe://legato/NAME` among its alternative names. On a unix
 socket, file permissions admit the owner alone, who may call everything; sockets for a console have its role instead.
-Each method names its callers in its .proto file: see protos/legato/type/v1/method_access.proto. The service for programs
-is named here, because its public contract has nothing of ours.
+Each method names its callers in its .proto file: see protos/legato/type/v1/method_access.proto. Only the service for
+programs is named here, because its public contract has nothing of ours.
 """
 
 from collections.abc import Iterable
