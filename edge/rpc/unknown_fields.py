@@ -26,8 +26,9 @@ def _search(message: Message) -> Sequence[str]:
         if visited == MOST_VISITED:
             found[OTHERS] = None
             break
-        for field in UnknownFieldSet(part):
-            name = f"{path}{field.field_number}"
+        fields = UnknownFieldSet(part)
+        for index in range(len(fields)):
+            name = f"{path}{fields[index].field_number}"
             if name not in found and len(found) == MOST_NAMES:
                 return (*found, OTHERS)
             found[name] = None

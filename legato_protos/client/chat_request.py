@@ -78,7 +78,7 @@ def tool_result(call: str | ToolCall, text: str) -> Message:
 
 def function(name: str, description: str = "", parameters: Schema | None = None, *, strict: bool | None = None) -> Tool:
     """Builds a tool; `parameters` is a JSON schema."""
-    schema = None if parameters is None else _to_json(parameters)
+    schema = "" if parameters is None else _to_json(parameters)
     return Tool(function=Function(name=name, description=description, parameters_json=schema, strict=strict))
 
 
