@@ -1,7 +1,8 @@
 """Writes the reference of the gRPC services from the comments of the .proto files.
 
-Programs need the chat service, which has a page of its own: `make protos` writes it. The services that Legato's processes
-and its command line call are on another, which has its content only on the site: this is a hook of `make docs`.
+Programs need the chat service, which has a page of its own: `make protos` writes it. The services that Legato's
+processes and its command line call are on another, which has its content only on the site: this is a hook of
+`make docs`.
 """
 
 import functools

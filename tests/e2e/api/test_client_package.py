@@ -1,11 +1,18 @@
 """The client that programs install, against the whole service."""
 
 import asyncio
+import functools
 from collections.abc import Iterator
 
 import pytest
 
-from legato_protos.chat.v1.chat_pb2 import REQUEST_END_CLIENT_GONE, REQUEST_STATE_SETTLED, REQUEST_STATE_VOID
+from legato_protos.chat.v1.chat_pb2 import (
+    REQUEST_END_CLIENT_GONE,
+    REQUEST_STATE_RUNNING,
+    REQUEST_STATE_SETTLED,
+    REQUEST_STATE_VOID,
+    GetRequestResponse,
+)
 from legato_protos.client import (
     AsyncLegatoClient,
     DeadlineError,
@@ -60,6 +67,11 @@ def test_a_chat_that_took_too_long_can_be_looked_up(
         async with AsyncLegatoClient(socket_of(service.data), api_key=api_key) as async_client:
             await async_client.complete("Say hello.", model="mezzo", timeout_s=0.5)
 
+    def receipt_once_settled(request_id: str | None) -> GetRequestResponse | None:
+        assert request_id
+        receipt = client.get_request(request_id)
+        return None if receipt.state == REQUEST_STATE_RUNNING else receipt
+
     for ask in (
         lambda: client.complete("Say hello.", model="mezzo", timeout_s=0.5),
         lambda: client.stream("Say hello.", model="mezzo", timeout_s=0.5).response(),
@@ -68,10 +80,9 @@ def test_a_chat_that_took_too_long_can_be_looked_up(
         upstream.replies.append(Reply(delay_s=WAIT_TIMEOUT_S))
         with pytest.raises(DeadlineError) as raised:
             ask()
-        request_id = raised.value.request_id
-        assert request_id
-        wait_until(lambda found=request_id: client.get_request(found).state == REQUEST_STATE_VOID)
-        assert client.get_request(request_id).end == REQUEST_END_CLIENT_GONE
+        receipt = wait_until(functools.partial(receipt_once_settled, raised.value.request_id))
+        assert receipt is not None
+        assert (receipt.state, receipt.end) == (REQUEST_STATE_VOID, REQUEST_END_CLIENT_GONE)
 
 
 def test_models_and_usage_are_those_of_the_account(client: LegatoClient, service: Service, account: str) -> None:
