@@ -4,14 +4,20 @@ What is not set is left out. What the JSON format has no place for, such as a ro
 validation then says what is missing. A JSON schema that was sent as text is passed on as it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.struct_pb2 import Value
 
-from edge.wire.chat_request import BYTES_PER_ELEMENT, SLICE_BYTES
+from edge.wire.chat_request import (
+    BYTES_PER_ELEMENT,
+    LARGEST_FIELD_BYTES,
+    SLICE_BYTES,
+    check_count,
+    check_tool_count,
+)
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -30,6 +36,7 @@ _SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", 
 # Larger numbers are not exact, and stay what they are.
 _LARGEST_EXACT: Final = 2**53
 
+MOST_STOPS: Final = 4
 # The fields that have a schema as a Struct, and those that have it as text.
 _SCHEMAS: Final = frozenset({"parameters", "schema"})
 _SCHEMA_TEXTS: Final = {f"{name}_json": name for name in _SCHEMAS}
@@ -47,19 +54,30 @@ async def render_chat(chat: pb.Chat, *, is_streamed: bool, unknown: Sequence[str
     # A field that validation does not know either.
     fields |= dict.fromkeys(unknown, True)
     fields_json = [_encode(fields)[1:-1]] if fields else []
-    lists: tuple[tuple[str, Sequence[Any], Callable[[Any, str], dict[str, Any]]], ...] = (
-        ("messages", chat.messages, _message),
-        ("tools", chat.tools, _tool),
-    )
-    for name, elements, render in lists:
-        if elements:
-            elements_json = []
-            for index, element in enumerate(elements):
-                element_json = _encode(render(element, f"{name}[{index}]"))
-                elements_json.append(element_json)
-                await yielder.spend(len(element_json) + BYTES_PER_ELEMENT)
-            fields_json.append(b'"%b":[%b]' % (name.encode(), b",".join(elements_json)))
+    # Checked first, since an element of two bytes takes microseconds to render.
+    check_count(elements := len(chat.messages), "messages")
+    check_tool_count(len(chat.tools))
+    messages_json = []
+    for index, message in enumerate(chat.messages):
+        elements += _check_elements(message, elements, f"messages[{index}]")
+        messages_json.append(_encode(await _message(message, yielder)))
+        await yielder.spend(len(messages_json[-1]) + BYTES_PER_ELEMENT)
+    tools_json = []
+    for index, tool in enumerate(chat.tools):
+        tools_json.append(_encode(_tool(tool, f"tools[{index}]")))
+        await yielder.spend(len(tools_json[-1]) + BYTES_PER_ELEMENT)
+    for name, elements_json in ((b"messages", messages_json), (b"tools", tools_json)):
+        if elements_json:
+            fields_json.append(b'"%b":[%b]' % (name, b",".join(elements_json)))
     return b"{%b}" % b",".join(fields_json)
+
+
+def _check_elements(message: pb.Message, before: int, name: str) -> int:
+    """Returns how many parts and tool calls the message has, unless these are too many with those before."""
+    parts, calls = len(message.parts.parts), len(message.tool_calls)
+    check_count(before + parts, f"{name}.content")
+    check_count(before + parts + calls, f"{name}.tool_calls")
+    return parts + calls
 
 
 def _parameters(chat: pb.Chat) -> dict[str, Any]:
@@ -84,7 +102,11 @@ def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
         name: _number(getattr(sampling, name), name) for name in _SAMPLING_NUMBERS if sampling.HasField(name)
     }
     if sampling.stop:
-        fields["stop"] = list(sampling.stop)
+        # One more than there may be, which validation refuses.
+        fields["stop"] = sampling.stop[: MOST_STOPS + 1]
+    # Each has six bytes of JSON at least.
+    if len(sampling.logit_bias) > LARGEST_FIELD_BYTES // 6:
+        raise _invalid(f"logit_bias is larger than {LARGEST_FIELD_BYTES} bytes.", "logit_bias")
     if sampling.logit_bias:
         fields["logit_bias"] = {
             token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
@@ -99,7 +121,7 @@ def _tool_choice(choice: pb.ToolChoice) -> Any:
     return _TOOL_MODES.get(choice.mode, choice.mode or None)
 
 
-def _message(message: pb.Message, name: str) -> dict[str, Any]:
+async def _message(message: pb.Message, yielder: Yielder) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if (role := _ROLES.get(message.role)) is not None:
         fields["role"] = role
@@ -107,12 +129,16 @@ def _message(message: pb.Message, name: str) -> dict[str, Any]:
     if kind == "text":
         fields["content"] = message.text
     elif kind == "parts":
-        fields["content"] = list(map(_part, message.parts.parts))
+        fields["content"] = parts = []
+        for part in message.parts.parts:
+            parts.append(_part(part))
+            await yielder.spend(BYTES_PER_ELEMENT)
     if message.tool_calls:
-        fields["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        fields["tool_calls"] = calls = []
+        for call in message.tool_calls:
+            function = {"name": call.name, "arguments": call.arguments}
+            calls.append({"id": call.id, "type": "function", "function": function})
+            await yielder.spend(BYTES_PER_ELEMENT)
     for field in ("name", "tool_call_id", "refusal"):
         if given := getattr(message, field):
             fields[field] = given
@@ -149,6 +175,9 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
     for field, given in thing.ListFields():
         place = f"{name}.{field.name}"
         if field.name in _SCHEMAS:
+            if given.ByteSize() > LARGEST_FIELD_BYTES:
+                message = f"{place} is larger than {LARGEST_FIELD_BYTES} bytes: send it as text, in {field.name}_json."
+                raise _invalid(message, place)
             fields[field.name] = _object(given.fields, place)
         elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
             fields[field.name] = given

@@ -556,8 +556,8 @@ class Function(_message.Message):
     """The same as the text of a JSON object, which is sent to the model as it is. Empty: absent."""
     @_builtins.property
     def parameters(self) -> _struct_pb2.Struct:
-        """A JSON schema, which is sent to the model with its fields sorted by name, and with integers up to 2^53 exact. Prefer
-        `parameters_json`; only one of them may be set. Both absent: no parameters.
+        """A JSON schema of at most 64 KB, which is sent to the model with its fields sorted by name, and with integers up to 2^53
+        exact. Prefer `parameters_json`; only one of them may be set. Both absent: no parameters.
         """
 
     def __init__(
@@ -680,8 +680,8 @@ class JsonSchemaFormat(_message.Message):
     """The same as the text of a JSON object, which is sent to the model as it is. Empty: absent."""
     @_builtins.property
     def schema(self) -> _struct_pb2.Struct:
-        """A JSON schema, which is sent to the model with its fields sorted by name, so that they have this order in the answer
-        too, and with integers up to 2^53 exact. Prefer `schema_json`; only one of them may be set.
+        """A JSON schema of at most 64 KB, which is sent to the model with its fields sorted by name, so that they have this order
+        in the answer too, and with integers up to 2^53 exact. Prefer `schema_json`; only one of them may be set.
         """
 
     def __init__(

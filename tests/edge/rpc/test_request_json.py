@@ -1,13 +1,13 @@
 """A typed chat becomes the JSON body that a client of the HTTP API would send."""
 
 import json
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from edge.rpc.request_json import render_chat
-from edge.wire.chat_request import decode_chat
+from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_ELEMENTS, MOST_TOOLS, decode_chat
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -211,3 +211,33 @@ async def test_a_schema_is_given_once() -> None:
         with pytest.raises(LegatoError, match="not both") as refused:
             await render_chat(chat, is_streamed=False)
         assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, param)
+
+
+def many_parts(count: int) -> pb.Parts:
+    # Each empty part has two bytes.
+    return pb.Parts.FromString(b"\x0a\x00" * count)
+
+
+LARGE_LIST: Final = Struct()
+LARGE_LIST.update({"enum": [None] * LARGEST_FIELD_BYTES})
+
+
+@pytest.mark.parametrize(
+    ("chat", "param"),
+    [
+        (pb.Chat(messages=[USER] * (MOST_ELEMENTS + 1)), "messages"),
+        (message(role=pb.ROLE_USER, parts=many_parts(MOST_ELEMENTS + 1)), "messages[0].content"),
+        (message(role=pb.ROLE_ASSISTANT, tool_calls=[pb.ToolCall()] * (MOST_ELEMENTS + 1)), "messages[0].tool_calls"),
+        (pb.Chat(messages=[USER], tools=[pb.Tool()] * (MOST_TOOLS + 1)), "tools"),
+        (pb.Chat(messages=[USER], tools=[tool_of(parameters=LARGE_LIST)]), "tools[0].function.parameters"),
+        (
+            pb.Chat(messages=[USER], sampling=pb.Sampling(logit_bias={str(n): 1 for n in range(LARGEST_FIELD_BYTES)})),
+            "logit_bias",
+        ),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+async def test_a_small_message_of_very_many_values_is_refused_before_it_is_rendered(chat: pb.Chat, param: str) -> None:
+    with pytest.raises(LegatoError) as refused:
+        await render_chat(chat, is_streamed=False)
+    assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, param)
