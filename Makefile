@@ -53,8 +53,9 @@ write_stubs = stubs=$$(mktemp -d) && $(BIN)/python -m grpc_tools.protoc -I proto
   mkdir -p $(1)/legato_protos && cp -r $$stubs/legato/. $(1)/legato_protos && rm -rf $$stubs
 
 .PHONY: protos
-protos: .venv/dev ## Regenerate the typed stubs from the .proto files
+protos: .venv/dev ## Regenerate the typed stubs and the RPC reference from the .proto files
 	@$(call write_stubs,.)
+	@$(BIN)/python -m docs.rpc_reference
 
 .PHONY: stubs
 stubs: .venv/dev ## Generate stubs of the chat service in TypeScript and Go, in build/stubs

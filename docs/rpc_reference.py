@@ -1,7 +1,8 @@
-"""A hook of `make docs`: writes the reference of the gRPC services from the comments of the .proto files.
+"""Writes the reference of the gRPC services from the comments of the .proto files.
 
-Programs need the chat service, which has a page of its own; the services that Legato's processes and its command line
-call are on another.
+Programs need the chat service, which has a page of its own: `make protos` writes it. The services that Legato's
+processes and its command line call are on another, which has its content only on the site: this is a hook of
+`make docs`.
 """
 
 import functools
@@ -29,20 +30,22 @@ from legato_protos.type.v1.method_access_pb2 import (
     CALLER_CONSOLE,
     CALLER_EDGE,
     CALLER_OPERATOR_CONSOLE,
-    CALLER_PROGRAM,
     Caller,
     TokenRule,
     access,
 )
 
-PROTOS = Path(__file__).parents[1] / "protos"
+DOCS = Path(__file__).parent
+PROTOS = DOCS.parent / "protos"
+CHAT_PACKAGE = "legato.chat.v1"
 CHAT_PAGE = "rpc-reference.md"
 INTERNAL_PAGE = "rpc-internal.md"
 # On a page, stands for its part of the reference.
 MARK = "<rpc-reference/>"
+# On a page, all that follows is its part of the reference.
+WRITTEN = "<!-- make protos writes what follows. -->"
 # The first whose callers may call a service is the one that it is for.
 AUDIENCES = {
-    "For programs": {CALLER_PROGRAM},
     "For the edge": {CALLER_EDGE},
     "For the command line and the consoles": {CALLER_ADMIN, CALLER_CONSOLE, CALLER_OPERATOR_CONSOLE},
     "For other processes": set(Caller.values()),
@@ -62,18 +65,25 @@ Position = tuple[int, ...]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    if page.file.src_uri not in (CHAT_PAGE, INTERNAL_PAGE):
-        return markdown
-    return markdown.replace(MARK, references()[page.file.src_uri])
+    return markdown.replace(MARK, references()[INTERNAL_PAGE]) if page.file.src_uri == INTERNAL_PAGE else markdown
+
+
+def chat_page() -> str:
+    """Returns the page of the chat service, with its present reference."""
+    written_by_hand, mark, _ = (DOCS / CHAT_PAGE).read_text().partition(WRITTEN)
+    return f"{written_by_hand}{mark}\n\n{references()[CHAT_PAGE]}\n"
 
 
 @functools.cache
 def references() -> Mapping[str, str]:
     """Returns what the reference has on each page, by the page's name."""
     documented = [_File(proto) for proto in _read_protos().file if proto.package.startswith("legato.")]
-    chat = [file for file in documented if file.proto.package == "legato.chat.v1"]
+    chat = [file for file in documented if file.proto.package == CHAT_PACKAGE]
     internal = [file for file in documented if file not in chat]
-    return {CHAT_PAGE: _content(chat), INTERNAL_PAGE: _content(internal)}
+    return {
+        CHAT_PAGE: _joined([*_chat_methods(chat), *_messages(chat)]),
+        INTERNAL_PAGE: _joined([*_internal_methods(internal), *_messages(internal)]),
+    }
 
 
 def _read_protos() -> FileDescriptorSet:
@@ -124,37 +134,51 @@ class _Service(NamedTuple):
     def full_name(self) -> str:
         return f"{self.file.proto.package}.{self.proto.name}"
 
+    def methods(self) -> Iterator[tuple[MethodDescriptorProto, str]]:
+        """Yields the methods with their comments."""
+        for index, method in enumerate(self.proto.method):
+            yield method, self.file.line((*self.position, _METHODS, index))
 
-def _content(files: Sequence[_File]) -> str:
-    services = [service for file in files for service in file.services()]
-    blocks: list[str] = []
-    for title in AUDIENCES:
-        its_services = [service for service in services if service.audience == title]
-        if its_services:
-            blocks.append(f"## {title}")
-        blocks += [block for service in its_services for block in _service_blocks(service)]
-    for package in dict.fromkeys(file.proto.package for file in files):
-        blocks.append(f"## Messages of {package}")
-        for file in files:
-            if file.proto.package == package:
-                blocks += _type_blocks(file)
+
+def _joined(blocks: Iterable[str]) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _service_blocks(service: _Service) -> Iterator[str]:
-    file, position = service.file, service.position
-    yield f"### {service.proto.name} {{ #{service.full_name} }}"
+def _chat_methods(files: Sequence[_File]) -> Iterator[str]:
+    yield "## Methods"
+    for file in files:
+        for service in file.services():
+            yield from _service_heading(service)
+            rows = [(_method_cell(service, method), words) for method, words in service.methods()]
+            yield _table(("Method", "Description"), rows)
+
+
+def _internal_methods(files: Sequence[_File]) -> Iterator[str]:
+    services = [service for file in files for service in file.services()]
+    for title in AUDIENCES:
+        its_services = [service for service in services if service.audience == title]
+        if its_services:
+            yield f"## {title}"
+        for service in its_services:
+            yield from _service_heading(service)
+            rows = [
+                (_method_cell(service, method), _who_may_call(method), words) for method, words in service.methods()
+            ]
+            yield _table(("Method", "Callers", "Description"), rows)
+
+
+def _service_heading(service: _Service) -> Iterator[str]:
+    yield _heading(service.file, service.full_name)
     yield f"`{service.full_name}`"
-    yield file.paragraphs(position)
-    rows = [
-        (
-            _method_cell(service, method),
-            _who_may_call(method),
-            file.line((*position, _METHODS, index)),
-        )
-        for index, method in enumerate(service.proto.method)
-    ]
-    yield _table(("Method", "Callers", "Description"), rows)
+    yield service.file.paragraphs(service.position)
+
+
+def _messages(files: Sequence[_File]) -> Iterator[str]:
+    for package in dict.fromkeys(file.proto.package for file in files):
+        yield f"## Messages of {package}"
+        for file in files:
+            if file.proto.package == package:
+                yield from _type_blocks(file)
 
 
 def _method_cell(service: _Service, method: MethodDescriptorProto) -> str:
@@ -203,7 +227,7 @@ def _enum_blocks(file: _File, enum: EnumDescriptorProto, prefix: str, position: 
 
 
 def _heading(file: _File, full_name: str) -> str:
-    return f"### {full_name.removeprefix(f'{file.proto.package}.')} {{ #{full_name} }}"
+    return f'<a id="{full_name}"></a>\n\n### {full_name.removeprefix(f"{file.proto.package}.")}'
 
 
 def _field_type(field: FieldDescriptorProto, entries: Mapping[str, DescriptorProto]) -> str:
@@ -262,3 +286,7 @@ def _token_words(rule: TokenRule) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+if __name__ == "__main__":
+    (DOCS / CHAT_PAGE).write_text(chat_page())

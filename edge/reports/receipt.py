@@ -11,6 +11,8 @@ from legato_protos.metering.v1 import metering_pb2 as metering
 from services.chassis.errors import LegatoError, Reason
 
 _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_ENDS: Final = {number: pb.RequestEnd.Value(f"REQUEST_{name}") for name, number in metering.End.items()}
+_BASES: Final = {number: pb.UsageBasis.Value(f"USAGE_{name}") for name, number in metering.Basis.items()}
 
 
 async def get_request(edge: EdgeState, principal: Principal, request_id: str) -> pb.GetRequestResponse:
@@ -31,8 +33,8 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
         caller=caller,
         create_time=found.reserve_time if found.HasField("reserve_time") else None,
         end_time=found.end_time if found.HasField("end_time") else None,
-        end=_word(metering.End.Name(found.end), "END"),
-        basis=_word(metering.Basis.Name(found.basis), "BASIS"),
+        end=_ENDS.get(found.end, pb.REQUEST_END_UNSPECIFIED),
+        basis=_BASES.get(found.basis, pb.USAGE_BASIS_UNSPECIFIED),
         usage=pb.Usage(
             prompt_tokens=found.usage.prompt_tokens,
             cached_tokens=found.usage.cached_tokens,
@@ -45,8 +47,3 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
         first_token_ms=found.first_token_ms if found.HasField("first_token_ms") else None,
         duration_ms=found.duration_ms if found.HasField("duration_ms") else None,
     )
-
-
-def _word(name: str, prefix: str) -> str:
-    word = name.removeprefix(f"{prefix}_").lower()
-    return "" if word == "unspecified" else word

@@ -18,6 +18,9 @@ from services.chassis.packed_pieces import read_counts, unpack_texts
 # A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more. All
 # streams send at the same times, so that one write of gRPC has the messages of many.
 GATHER_S: Final = 0.04
+# A chat that is not answered for so long is told its id, or when half of its time is over. Not before, because gRPC
+# repeats a call that fails only as long as it was told nothing.
+TELL_ID_S: Final = 1.0
 # A caller that has so much to read is behind.
 MOST_WAITING_BYTES: Final = 64 * 1024
 
@@ -40,6 +43,10 @@ class AnsweredCall:
     # Is called for a caller that reads nothing for so long.
     leave: Callable[[], None]
     stalled_reader_s: float
+    # Sends the initial metadata.
+    write_id: Callable[[], Coroutine[Any, Any, None]]
+    # Returns the time until the caller's deadline; None: it has none.
+    remaining_s: Callable[[], float | None]
 
 
 class RpcReply(Reply):
@@ -47,7 +54,9 @@ class RpcReply(Reply):
         super().__init__(call.ignored)
         self._call = call
         self._hold = call.hold
+        self._loop = asyncio.get_running_loop()
         self._writing: asyncio.Future[None] | None = None
+        self._id_due: asyncio.TimerHandle | None = None
         self._is_dropped = False
         self._citations: list[pb.Citation] = []
         # What ended an answer that had begun.
@@ -62,6 +71,16 @@ class RpcReply(Reply):
             pb.Citation(start_index=each.start_index, end_index=each.end_index, title=each.title, url=each.url)
             for each in citations
         ]
+
+    def keep_alive(self) -> None:
+        remaining_s = self._call.remaining_s()
+        delay_s = TELL_ID_S if remaining_s is None else min(TELL_ID_S, remaining_s / 2)
+        self._id_due = self._loop.call_later(delay_s, self._write_id)
+
+    def stop_keeping_alive(self) -> None:
+        if self._id_due is not None:
+            self._id_due.cancel()
+            self._id_due = None
 
     def drop(self) -> None:
         """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
@@ -80,13 +99,23 @@ class RpcReply(Reply):
         except TimeoutError:
             self._call.leave()
 
+    def _write_id(self) -> None:
+        if not self._is_dropped:
+            self._writing = asyncio.ensure_future(self._call.write_id())
+            self._writing.add_done_callback(self._free)
+
     def _hand_over(self, message: pb.StreamResponse | pb.CompleteResponse) -> None:
         if not self._is_dropped:
             self._writing = asyncio.ensure_future(self._call.write(message))
             self._writing.add_done_callback(self._written)
 
-    def _written(self, writing: "asyncio.Future[None]") -> bool:
-        """Returns whether the message was taken; otherwise the caller is gone, which the call's task is told."""
+    def _written(self, writing: "asyncio.Future[None]") -> None:
+        """Handles that gRPC has taken a message."""
+        self._free(writing)
+
+    def _free(self, writing: "asyncio.Future[None]") -> bool:
+        """Makes room for the next message. Returns whether this one was taken; otherwise the caller is gone, which the
+        call's task is told."""
         self._writing = None
         return not writing.cancelled() and writing.exception() is None
 
@@ -131,6 +160,8 @@ class WholeReply(RpcReply):
         message = pb.AnswerMessage(
             text=folded.text, refusal=folded.refusal, tool_calls=calls, citations=self._citations
         )
+        # The id may be on its way.
+        await self.idle()
         self.delivered = self.is_open = True
         self._hand_over(
             pb.CompleteResponse(message=message, **self._head(), **self._ending(finish_reason, usage, cut_by))
@@ -147,7 +178,6 @@ class StreamedReply(RpcReply):
 
     def __init__(self, call: AnsweredCall) -> None:
         super().__init__(call)
-        self._loop = asyncio.get_running_loop()
         # Packed pieces, and others.
         self._pieces: list[bytes | router.ChatResponse] = []
         self._waiting_bytes = 0
@@ -200,15 +230,17 @@ class StreamedReply(RpcReply):
         if not self._is_dropped:
             self._hand_over(self._gathered())
 
-    def _written(self, writing: "asyncio.Future[None]") -> bool:
-        if not super()._written(writing):
-            return False
-        self._written_at_s = self._loop.time()
-        if not self._hold.is_resolved and not self._hold.slot.marked:
+    def _written(self, writing: "asyncio.Future[None]") -> None:
+        if self._free(writing) and not self._hold.is_resolved and not self._hold.slot.marked:
             self._hold.slot.mark()
-        if self._pieces:
-            self._schedule()
-        return True
+
+    def _free(self, writing: "asyncio.Future[None]") -> bool:
+        is_taken = super()._free(writing)
+        if is_taken:
+            self._written_at_s = self._loop.time()
+            if self._pieces:
+                self._schedule()
+        return is_taken
 
     def _gathered(self) -> pb.StreamResponse:
         """Returns all that waits as one message."""

@@ -1,17 +1,24 @@
 """Renders a typed chat as the JSON body of `/v1/chat/completions`, so that both have one validation.
 
 What is not set is left out. What the JSON format has no place for, such as a role that is not known, is left out too:
-validation then says what is missing.
+validation then says what is missing. A JSON schema that was sent as text is passed on as it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.struct_pb2 import Value
 
-from edge.wire.chat_request import BYTES_PER_ELEMENT, SLICE_BYTES
+from edge.wire.chat_request import (
+    BYTES_PER_ELEMENT,
+    LARGEST_FIELD_BYTES,
+    SLICE_BYTES,
+    check_count,
+    check_tool_count,
+)
+from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
@@ -29,28 +36,48 @@ _SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", 
 # Larger numbers are not exact, and stay what they are.
 _LARGEST_EXACT: Final = 2**53
 
+MOST_STOPS: Final = 4
+# The fields that have a schema as a Struct, and those that have it as text.
+_SCHEMAS: Final = frozenset({"parameters", "schema"})
+_SCHEMA_TEXTS: Final = {f"{name}_json": name for name in _SCHEMAS}
+
 _encode = msgspec.json.encode
+_object_decoder = msgspec.json.Decoder(UnreadObject)
 
 
-async def render_chat(chat: pb.Chat, *, is_streamed: bool) -> bytes:
+async def render_chat(chat: pb.Chat, *, is_streamed: bool, unknown: Sequence[str] = ()) -> bytes:
+    """Returns the body; `unknown` are names of fields that are to be told as ignored."""
     yielder = Yielder(SLICE_BYTES)
     fields = _parameters(chat)
     if is_streamed:
         fields["stream"] = True
+    # A field that validation does not know either.
+    fields |= dict.fromkeys(unknown, True)
     fields_json = [_encode(fields)[1:-1]] if fields else []
-    lists: tuple[tuple[str, Sequence[Any], Callable[[Any, str], dict[str, Any]]], ...] = (
-        ("messages", chat.messages, _message),
-        ("tools", chat.tools, _tool),
-    )
-    for name, elements, render in lists:
-        if elements:
-            elements_json = []
-            for index, element in enumerate(elements):
-                element_json = _encode(render(element, f"{name}[{index}]"))
-                elements_json.append(element_json)
-                await yielder.spend(len(element_json) + BYTES_PER_ELEMENT)
-            fields_json.append(b'"%b":[%b]' % (name.encode(), b",".join(elements_json)))
+    # Checked first, since an element of two bytes takes microseconds to render.
+    check_count(elements := len(chat.messages), "messages")
+    check_tool_count(len(chat.tools))
+    messages_json = []
+    for index, message in enumerate(chat.messages):
+        elements += _check_elements(message, elements, f"messages[{index}]")
+        messages_json.append(_encode(await _message(message, yielder)))
+        await yielder.spend(len(messages_json[-1]) + BYTES_PER_ELEMENT)
+    tools_json = []
+    for index, tool in enumerate(chat.tools):
+        tools_json.append(_encode(_tool(tool, f"tools[{index}]")))
+        await yielder.spend(len(tools_json[-1]) + BYTES_PER_ELEMENT)
+    for name, elements_json in ((b"messages", messages_json), (b"tools", tools_json)):
+        if elements_json:
+            fields_json.append(b'"%b":[%b]' % (name, b",".join(elements_json)))
     return b"{%b}" % b",".join(fields_json)
+
+
+def _check_elements(message: pb.Message, before: int, name: str) -> int:
+    """Returns how many parts and tool calls the message has, unless these are too many with those before."""
+    parts, calls = len(message.parts.parts), len(message.tool_calls)
+    check_count(before + parts, f"{name}.content")
+    check_count(before + parts + calls, f"{name}.tool_calls")
+    return parts + calls
 
 
 def _parameters(chat: pb.Chat) -> dict[str, Any]:
@@ -75,7 +102,11 @@ def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
         name: _number(getattr(sampling, name), name) for name in _SAMPLING_NUMBERS if sampling.HasField(name)
     }
     if sampling.stop:
-        fields["stop"] = list(sampling.stop)
+        # One more than there may be, which validation refuses.
+        fields["stop"] = sampling.stop[: MOST_STOPS + 1]
+    # Each has six bytes of JSON at least.
+    if len(sampling.logit_bias) > LARGEST_FIELD_BYTES // 6:
+        raise _invalid(f"logit_bias is larger than {LARGEST_FIELD_BYTES} bytes.", "logit_bias")
     if sampling.logit_bias:
         fields["logit_bias"] = {
             token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
@@ -86,10 +117,11 @@ def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
 def _tool_choice(choice: pb.ToolChoice) -> Any:
     if choice.WhichOneof("kind") == "function_name":
         return {"type": "function", "function": {"name": choice.function_name}}
-    return _TOOL_MODES.get(choice.mode)
+    # Validation refuses a number, which is a mode that is not known.
+    return _TOOL_MODES.get(choice.mode, choice.mode or None)
 
 
-def _message(message: pb.Message, name: str) -> dict[str, Any]:
+async def _message(message: pb.Message, yielder: Yielder) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if (role := _ROLES.get(message.role)) is not None:
         fields["role"] = role
@@ -97,12 +129,16 @@ def _message(message: pb.Message, name: str) -> dict[str, Any]:
     if kind == "text":
         fields["content"] = message.text
     elif kind == "parts":
-        fields["content"] = list(map(_part, message.parts.parts))
+        fields["content"] = parts = []
+        for part in message.parts.parts:
+            parts.append(_part(part))
+            await yielder.spend(BYTES_PER_ELEMENT)
     if message.tool_calls:
-        fields["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        fields["tool_calls"] = calls = []
+        for call in message.tool_calls:
+            function = {"name": call.name, "arguments": call.arguments}
+            calls.append({"id": call.id, "type": "function", "function": function})
+            await yielder.spend(BYTES_PER_ELEMENT)
     for field in ("name", "tool_call_id", "refusal"):
         if given := getattr(message, field):
             fields[field] = given
@@ -137,9 +173,33 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
     """Renders what has a name, a description, a schema and strictness."""
     fields: dict[str, Any] = {}
     for field, given in thing.ListFields():
-        is_schema = field.name in ("parameters", "schema")
-        fields[field.name] = _object(given.fields, f"{name}.{field.name}") if is_schema else given
+        place = f"{name}.{field.name}"
+        if field.name in _SCHEMAS:
+            if given.ByteSize() > LARGEST_FIELD_BYTES:
+                message = f"{place} is larger than {LARGEST_FIELD_BYTES} bytes: send it as text, in {field.name}_json."
+                raise _invalid(message, place)
+            fields[field.name] = _object(given.fields, place)
+        elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
+            fields[field.name] = given
+        elif rendered in fields:
+            raise _invalid(f"Set either {name}.{rendered} or {place}, not both.", place)
+        else:
+            fields[rendered] = _checked_object(given, place)
     return fields
+
+
+def _checked_object(text: str, name: str) -> msgspec.Raw:
+    """Returns the text of a JSON object, to be part of the body as it is."""
+    given = text.encode()
+    try:
+        _object_decoder.decode(given)
+    except msgspec.ValidationError:
+        raise _invalid(f"{name}: Expected a JSON object.", name) from None
+    except msgspec.DecodeError:
+        raise _invalid(f"{name} is not valid JSON.", name) from None
+    except RecursionError:
+        raise _invalid(f"{name} is nested too deeply.", name) from None
+    return msgspec.Raw(given)
 
 
 def _object(fields: Mapping[str, Value], name: str) -> dict[str, Any]:
@@ -166,5 +226,9 @@ def _value(value: Value, name: str) -> Any:
 def _number(number: float, name: str) -> float | int:
     """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
     if not isfinite(number):
-        raise LegatoError(Reason.REQUEST_INVALID, f"{name}: Expected a finite number.", param=name)
+        raise _invalid(f"{name}: Expected a finite number.", name)
     return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number
+
+
+def _invalid(message: str, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

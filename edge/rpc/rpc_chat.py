@@ -13,6 +13,7 @@ from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
 from edge.rpc.callers import identify, scope_of
 from edge.rpc.replies import AnsweredCall, RpcReply, StreamedReply, WholeReply
 from edge.rpc.request_json import render_chat
+from edge.rpc.unknown_fields import name_unknown_fields
 from edge.wire.body_reader import ClientGone, check_size
 from edge.wire.chat_request import ChatBody
 from legato_protos.chat.v1 import chat_pb2 as pb
@@ -63,8 +64,9 @@ class RpcChat(IncomingChat):
             request = kind.FromString(self._message)
         except DecodeError:
             raise LegatoError(Reason.REQUEST_INVALID, f"The message is not a {kind.DESCRIPTOR.name}.") from None
+        unknown = name_unknown_fields(request, self._message)
         self._message = b""
-        body = await render_chat(request.chat, is_streamed=self._is_streamed)
+        body = await render_chat(request.chat, is_streamed=self._is_streamed, unknown=unknown)
         check_size(len(body))
         memory.grow_to(len(body))
         return body
@@ -85,7 +87,17 @@ class RpcChat(IncomingChat):
     def open_reply(self, body: ChatBody, hold: ChatHold) -> RpcReply:
         created_s = int(self._edge.clock.now().timestamp())
         kind = StreamedReply if self._is_streamed else WholeReply
-        call = AnsweredCall(body.ignored, hold, created_s, self._context.write, self.leave, self._stalled_reader_s)
+        context, told_id = self._context, (("x-request-id", self.request_id),)
+        call = AnsweredCall(
+            body.ignored,
+            hold,
+            created_s,
+            context.write,
+            self.leave,
+            self._stalled_reader_s,
+            lambda: context.send_initial_metadata(told_id),
+            context.time_remaining,
+        )
         self.reply = kind(call)
         return self.reply
 

@@ -243,7 +243,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
     if not raw_messages:
         raise _invalid("messages must not be empty.", "messages")
     elements = len(raw_messages)
-    _check_count(elements, "messages")
+    check_count(elements, "messages")
     await yielder.spend(len(memoryview(messages)))
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
@@ -258,19 +258,25 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
         await yielder.spend(len(memoryview(raw_message)) + BYTES_PER_ELEMENT)
         if raw_calls:
             elements += len(raw_calls)
-            _check_count(elements, f"{name}.tool_calls")
+            check_count(elements, f"{name}.tool_calls")
             await _check_each(_tool_call_decoder, raw_calls, f"{name}.tool_calls", yielder)
         # A string was validated when the body was decoded, and may be long.
         if memoryview(content)[0] != _QUOTE:
             raw_parts = _decode(_content_decoder, content, f"{name}.content")
             elements += len(raw_parts)
-            _check_count(elements, f"{name}.content")
+            check_count(elements, f"{name}.content")
             await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, _check_part)
 
 
-def _check_count(elements: int, name: str) -> None:
+def check_count(elements: int, name: str) -> None:
+    """Raises if a request has more messages, parts and tool calls than any needs."""
     if elements > MOST_ELEMENTS:
         raise _invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+
+
+def check_tool_count(tools: int) -> None:
+    if tools > MOST_TOOLS:
+        raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
 
 
 async def _check_each(
@@ -295,8 +301,7 @@ def _check_part(part: TextPart, name: str) -> None:
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
     raw_tools = _decode(_list_decoder, tools_json, "tools")
-    if len(raw_tools) > MOST_TOOLS:
-        raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
+    check_tool_count(len(raw_tools))
     await yielder.spend(len(tools_json))
     names = set()
 

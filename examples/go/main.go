@@ -25,7 +25,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	chatv1 "legato/chat/v1"
 )
@@ -90,15 +89,8 @@ func answer(client chatv1.ChatServiceClient, key string) error {
 }
 
 func streamWithTool(client chatv1.ChatServiceClient, key string) error {
-	parameters, err := structpb.NewStruct(map[string]any{
-		"type":       "object",
-		"properties": map[string]any{"city": map[string]any{"type": "string"}},
-		"required":   []any{"city"},
-	})
-	if err != nil {
-		return err
-	}
-	weather := &chatv1.Function{Name: "get_weather", Description: "The present weather of a city", Parameters: parameters}
+	const parameters = `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`
+	weather := &chatv1.Function{Name: "get_weather", Description: "The present weather of a city", ParametersJson: parameters}
 	chat := ask("How is the weather in Paris?")
 	chat.Tools = []*chatv1.Tool{{Kind: &chatv1.Tool_Function{Function: weather}}}
 	asked, err := read(client, key, chat)

@@ -54,7 +54,7 @@ const weather = {
   function: {
     name: "get_weather",
     description: "The present weather of a city",
-    parameters: toStruct({ type: "object", properties: { city: { type: "string" } }, required: ["city"] }),
+    parametersJson: JSON.stringify({ type: "object", properties: { city: { type: "string" } }, required: ["city"] }),
   },
 };
 
@@ -111,17 +111,6 @@ function reasonOf(error) {
   const { details } = errors.lookupType("Status").decode(encoded ?? Buffer.alloc(0));
   const info = details.find((detail) => detail.typeUrl.endsWith("/google.rpc.ErrorInfo"));
   return info ? errors.lookupType("ErrorInfo").decode(info.value).reason : status[error.code];
-}
-
-function toStruct(object) {
-  return { fields: Object.fromEntries(Object.entries(object).map(([name, value]) => [name, toValue(value)])) };
-}
-
-function toValue(value) {
-  if (value === null) return { nullValue: "NULL_VALUE" };
-  if (Array.isArray(value)) return { listValue: { values: value.map(toValue) } };
-  if (typeof value === "object") return { structValue: toStruct(value) };
-  return { [`${typeof value}Value`.replace("boolean", "bool")]: value };
 }
 
 await answer();

@@ -1,10 +1,8 @@
 """Builds chats from Python's own types."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
-
-from google.protobuf.json_format import ParseDict
-from google.protobuf.struct_pb2 import Struct
 
 from legato_protos.chat.v1.chat_pb2 import (
     ROLE_ASSISTANT,
@@ -24,8 +22,11 @@ from legato_protos.chat.v1.chat_pb2 import (
     ToolChoice,
     ToolMode,
 )
+from legato_protos.client.options import check_names
 
 Messages = str | Message | Iterable[Message]
+# A JSON schema. A text is sent as it is, and a mapping in its own order: answers have their fields in this order.
+Schema = str | Mapping[str, Any]
 
 
 class ChatOptions(TypedDict, total=False):
@@ -37,6 +38,8 @@ class ChatOptions(TypedDict, total=False):
     tool_choice: str | ToolChoice
     parallel_tool_calls: bool
     response_format: Literal["json_object"] | ResponseFormat
+    max_completion_tokens: int
+    # The same, by its older name.
     max_tokens: int
     temperature: float
     top_p: float
@@ -73,27 +76,25 @@ def tool_result(call: str | ToolCall, text: str) -> Message:
     return Message(role=ROLE_TOOL, text=text, tool_call_id=call if isinstance(call, str) else call.id)
 
 
-def function(
-    name: str, description: str = "", parameters: Mapping[str, Any] | None = None, *, strict: bool | None = None
-) -> Tool:
+def function(name: str, description: str = "", parameters: Schema | None = None, *, strict: bool | None = None) -> Tool:
     """Builds a tool; `parameters` is a JSON schema."""
-    schema = None if parameters is None else _struct(parameters)
-    return Tool(function=Function(name=name, description=description, parameters=schema, strict=strict))
+    schema = "" if parameters is None else _to_json(parameters)
+    return Tool(function=Function(name=name, description=description, parameters_json=schema, strict=strict))
 
 
-def json_schema(
-    name: str, schema: Mapping[str, Any], *, description: str = "", strict: bool | None = None
-) -> ResponseFormat:
+def json_schema(name: str, schema: Schema, *, description: str = "", strict: bool | None = None) -> ResponseFormat:
     """Builds the response format of an answer that is to have this JSON schema."""
-    form = JsonSchemaFormat(name=name, schema=_struct(schema), description=description, strict=strict)
+    form = JsonSchemaFormat(name=name, schema_json=_to_json(schema), description=description, strict=strict)
     return ResponseFormat(json_schema=form)
 
 
 def chat_from(messages: Messages, options: ChatOptions) -> Chat:
     """Builds the chat; a string is one message of the user."""
+    check_names(options, ChatOptions)
     if isinstance(messages, str):
         messages = user(messages)
     stop = options.get("stop", ())
+    max_tokens = options.get("max_completion_tokens")
     return Chat(
         model=options.get("model", ""),
         messages=[messages] if isinstance(messages, Message) else messages,
@@ -101,7 +102,7 @@ def chat_from(messages: Messages, options: ChatOptions) -> Chat:
         tool_choice=_tool_choice(options.get("tool_choice")),
         parallel_tool_calls=options.get("parallel_tool_calls"),
         response_format=_response_format(options.get("response_format")),
-        max_tokens=options.get("max_tokens"),
+        max_tokens=options.get("max_tokens") if max_tokens is None else max_tokens,
         sampling=Sampling(
             temperature=options.get("temperature"),
             top_p=options.get("top_p"),
@@ -129,5 +130,7 @@ def _response_format(given: Literal["json_object"] | ResponseFormat | None) -> R
     return ResponseFormat(json_object=JsonObjectFormat()) if isinstance(given, str) else given
 
 
-def _struct(schema: Mapping[str, Any]) -> Struct:
-    return ParseDict(dict(schema), Struct())
+def _to_json(schema: Schema) -> str:
+    if isinstance(schema, str):
+        return schema
+    return json.dumps(dict(schema), ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -62,7 +62,7 @@ class LegatoError(Exception):
 
     def __init__(
         self,
-        reason: Reason,
+        reason: Reason | str,
         message: str,
         *,
         param: str | None = None,
@@ -70,7 +70,9 @@ class LegatoError(Exception):
         request_id: str | None = None,
         original_request_id: str | None = None,
     ) -> None:
-        super().__init__(message)
+        # The arguments from which a copy is made.
+        super().__init__(reason, message)
+        # Text where only a newer service knows it.
         self.reason = reason
         self.message = message
         # The field of the request that is wrong.
@@ -133,11 +135,11 @@ _CLASSES: dict[grpc.StatusCode, type[LegatoError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
 }
 # FAILED_PRECONDITION has other reasons, too.
-_CLASSES_BY_REASON: dict[Reason, type[LegatoError]] = {
+_CLASSES_BY_REASON: dict[Reason | str, type[LegatoError]] = {
     Reason.CREDITS_EXHAUSTED: OutOfCreditError,
     Reason.SPEND_LIMIT_SPENT: OutOfCreditError,
 }
-# Statuses that gRPC itself gives, and reasons of a newer service.
+# Statuses that gRPC itself gives.
 _REASONS = {
     grpc.StatusCode.INVALID_ARGUMENT: Reason.REQUEST_INVALID,
     grpc.StatusCode.NOT_FOUND: Reason.NOT_FOUND,
@@ -162,8 +164,9 @@ def error_from(failure: grpc.RpcError) -> LegatoError:
         elif detail.Is(RetryInfo.DESCRIPTOR):
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.ToMicroseconds() / 1e6
-    if info.domain == _DOMAIN and info.reason in Reason.__members__:
-        reason = Reason(info.reason)
+    reason: Reason | str
+    if info.domain == _DOMAIN and info.reason:
+        reason = Reason(info.reason) if info.reason in Reason.__members__ else info.reason
     else:
         reason = _REASONS.get(code, Reason.INTERNAL)
     kind = _CLASSES_BY_REASON.get(reason) or _CLASSES.get(code, LegatoError)

@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.chat.v1.chat_pb2 import BucketWidth, GetUsageRequest, GroupBy
+from legato_protos.client.options import check_names
 
 
 class UsageOptions(TypedDict, total=False):
@@ -22,6 +23,7 @@ class UsageOptions(TypedDict, total=False):
 
 
 def usage_request_from(options: UsageOptions) -> GetUsageRequest:
+    check_names(options, UsageOptions)
     width = options.get("bucket_width", "unspecified")
     return GetUsageRequest(
         start_time=_timestamp(options.get("start")),

@@ -23,3 +23,10 @@ def test_go_package_of_each_file_is_its_folder() -> None:
         _, name, version = folder.parts
         named = re.findall(r'^option go_package = "(.*)";$', proto.read_text(), re.MULTILINE)
         assert named == [f"{folder};{name}{version}"], proto
+
+
+def test_public_contract_compiles_without_ours() -> None:
+    [public] = (ROOT / "protos" / "legato" / "chat").rglob("*.proto")
+    imported = re.findall(r'^import (?:public )?"(.*)";$', public.read_text(), re.MULTILINE)
+    assert imported
+    assert [path for path in imported if not path.startswith("google/protobuf/")] == []

@@ -11,7 +11,7 @@ import pytest
 from legato_protos.chat.v1.chat_pb2 import AnswerMessage, CompleteResponse
 from legato_protos.client import ChatOptions, LegatoError
 from tests.support.servers.chat_service import ScriptedChatService
-from tests.support.stubs_package import ROOT, build_wheel, install_wheel
+from tests.support.stubs_package import ROOT, build_in, build_wheel, copy_package, install_wheel
 from tests.support.waiting import WAIT_TIMEOUT_S
 
 PROGRAM = """
@@ -37,6 +37,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
+def package_files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
 @pytest.fixture
 def service_address(socket_folder: Path) -> Iterator[str]:
     service = ScriptedChatService()
@@ -56,14 +61,28 @@ def test_client_works_where_nothing_but_the_package_is_installed(
     assert (ran.stdout, ran.returncode) == ("Hello. Hello.\n", 0), ran.stderr
 
 
-def test_package_is_typed_and_describes_itself(wheel: Path) -> None:
+def test_package_has_the_client_and_the_public_stubs_and_nothing_else(wheel: Path) -> None:
+    assert package_files(wheel) == {
+        "legato_protos/__init__.py",
+        "legato_protos/py.typed",
+        "legato_protos/chat/__init__.py",
+        "legato_protos/chat/v1/__init__.py",
+        *(f"legato_protos/chat/v1/chat_pb2{ending}" for ending in (".py", ".pyi", "_grpc.py", "_grpc.pyi")),
+        *(f"legato_protos/client/{path.name}" for path in (ROOT / "legato_protos" / "client").glob("*.py")),
+        "legato_protos/client/service_config.json",
+    }
+
+
+def test_what_an_earlier_build_left_is_not_packed(wheel: Path, tmp_path: Path) -> None:
+    copy = copy_package(tmp_path)
+    build_in(copy, tmp_path / "first")
+    assert (copy / "build").is_dir()
+    assert package_files(build_in(copy, tmp_path / "second")) == package_files(wheel)
+
+
+def test_package_describes_itself(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        [metadata] = [archive.read(name).decode() for name in names if name.endswith("/METADATA")]
-    stubs = {name for name in names if name.endswith("_pb2.py")}
-    assert len(stubs) == len(list((ROOT / "protos").rglob("*.proto")))
-    assert {"legato_protos/py.typed", "legato_protos/client/service_config.json"} <= names
-    assert {name.replace(".py", ".pyi") for name in stubs} <= names
+        [metadata] = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")]
     assert (ROOT / "legato_protos" / "README.md").read_text().strip() in metadata
     assert "Requires-Python: <3.15,>=3.11" in metadata
 

@@ -34,4 +34,4 @@ def test_a_program_type_checks_and_chats(tmp_path: Path, socket_folder: Path) ->
     for received in service.received:
         assert received.metadata["authorization"] == "Bearer sk"
         assert received.request.chat.messages[0].text == "Say hello."
-        assert received.request.chat.tools[0].function.parameters["type"] == "object"
+        assert received.request.chat.tools[0].function.parameters_json == '{"type":"object"}'

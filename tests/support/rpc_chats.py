@@ -1,11 +1,9 @@
 """Chats of the HTTP API's form, as typed messages of `legato.chat.v1.ChatService`."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-
-from google.protobuf.json_format import ParseDict
-from google.protobuf.struct_pb2 import Struct
 
 from legato_protos.chat.v1 import chat_pb2 as pb
 
@@ -69,7 +67,7 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
 
 
 def _tool(tool: Mapping[str, Any]) -> pb.Tool:
-    return pb.Tool(function=pb.Function(**_with_struct(tool["function"], "parameters")), **_mark(tool))
+    return pb.Tool(function=pb.Function(**_with_text(tool["function"], "parameters")), **_mark(tool))
 
 
 def _mark(marked: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,8 +83,11 @@ def _response_format(wanted: Mapping[str, Any]) -> pb.ResponseFormat:
         case "json_object":
             return pb.ResponseFormat(json_object=pb.JsonObjectFormat())
         case _:
-            return pb.ResponseFormat(json_schema=pb.JsonSchemaFormat(**_with_struct(wanted["json_schema"], "schema")))
+            return pb.ResponseFormat(json_schema=pb.JsonSchemaFormat(**_with_text(wanted["json_schema"], "schema")))
 
 
-def _with_struct(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: ParseDict(value, Struct()) if key == name else value for key, value in fields.items()}
+def _with_text(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {
+        (f"{key}_json" if key == name else key): json.dumps(value) if key == name else value
+        for key, value in fields.items()
+    }

@@ -12,11 +12,20 @@ UV = Path(sys.executable).with_name("uv")
 
 
 def build_wheel(folder: Path) -> Path:
-    copy, wheels = folder / "copy", folder / "wheels"
+    return build_in(copy_package(folder), folder / "wheels")
+
+
+def copy_package(folder: Path) -> Path:
+    """Returns a copy that was never built."""
+    copy = folder / "copy" / "legato_protos"
     ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(ROOT / "legato_protos", copy / "legato_protos", ignore=ignored)
+    shutil.copytree(ROOT / "legato_protos", copy, ignore=ignored)
+    return copy
+
+
+def build_in(copy: Path, wheels: Path) -> Path:
     build = f"from setuptools import build_meta; build_meta.build_wheel({str(wheels)!r})"
-    subprocess.run([sys.executable, "-c", build], cwd=copy / "legato_protos", check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", build], cwd=copy, check=True, capture_output=True)
     [wheel] = wheels.iterdir()
     return wheel
 

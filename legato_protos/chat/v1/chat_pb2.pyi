@@ -190,6 +190,75 @@ REQUEST_STATE_SWEPT: RequestState.ValueType  # 4
 """It was never settled: charged at its last checkpoint."""
 Global___RequestState: _TypeAlias = RequestState  # noqa: Y015
 
+class _RequestEnd:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RequestEndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RequestEnd.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REQUEST_END_UNSPECIFIED: _RequestEnd.ValueType  # 0
+    REQUEST_END_COMPLETE: _RequestEnd.ValueType  # 1
+    REQUEST_END_CLIENT_GONE: _RequestEnd.ValueType  # 2
+    """The caller cancelled, its deadline passed, or its connection was lost."""
+    REQUEST_END_UPSTREAM_CUT: _RequestEnd.ValueType  # 3
+    """The model's answer broke off."""
+    REQUEST_END_CREDIT_SPENT: _RequestEnd.ValueType  # 4
+    """The credit, or a spend limit, was used up."""
+    REQUEST_END_REFUSED: _RequestEnd.ValueType  # 5
+    """Nothing was delivered, because of an error."""
+    REQUEST_END_CRASHED: _RequestEnd.ValueType  # 6
+    """A process of the service died."""
+    REQUEST_END_KEY_REFUSED: _RequestEnd.ValueType  # 7
+    """The key was revoked, or its account suspended, while the answer ran."""
+
+class RequestEnd(_RequestEnd, metaclass=_RequestEndEnumTypeWrapper):
+    """See docs/billing.md for what is charged in each case."""
+
+REQUEST_END_UNSPECIFIED: RequestEnd.ValueType  # 0
+REQUEST_END_COMPLETE: RequestEnd.ValueType  # 1
+REQUEST_END_CLIENT_GONE: RequestEnd.ValueType  # 2
+"""The caller cancelled, its deadline passed, or its connection was lost."""
+REQUEST_END_UPSTREAM_CUT: RequestEnd.ValueType  # 3
+"""The model's answer broke off."""
+REQUEST_END_CREDIT_SPENT: RequestEnd.ValueType  # 4
+"""The credit, or a spend limit, was used up."""
+REQUEST_END_REFUSED: RequestEnd.ValueType  # 5
+"""Nothing was delivered, because of an error."""
+REQUEST_END_CRASHED: RequestEnd.ValueType  # 6
+"""A process of the service died."""
+REQUEST_END_KEY_REFUSED: RequestEnd.ValueType  # 7
+"""The key was revoked, or its account suspended, while the answer ran."""
+Global___RequestEnd: _TypeAlias = RequestEnd  # noqa: Y015
+
+class _UsageBasis:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UsageBasisEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UsageBasis.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    USAGE_BASIS_UNSPECIFIED: _UsageBasis.ValueType  # 0
+    USAGE_BASIS_PROVIDER: _UsageBasis.ValueType  # 1
+    """The provider's own count."""
+    USAGE_BASIS_COUNTED: _UsageBasis.ValueType  # 2
+    """Counted by the service."""
+    USAGE_BASIS_JOURNAL: _UsageBasis.ValueType  # 3
+    """What a process that died had counted."""
+    USAGE_BASIS_CHECKPOINT: _UsageBasis.ValueType  # 4
+    """What a request that was never settled had last said of itself."""
+
+class UsageBasis(_UsageBasis, metaclass=_UsageBasisEnumTypeWrapper): ...
+
+USAGE_BASIS_UNSPECIFIED: UsageBasis.ValueType  # 0
+USAGE_BASIS_PROVIDER: UsageBasis.ValueType  # 1
+"""The provider's own count."""
+USAGE_BASIS_COUNTED: UsageBasis.ValueType  # 2
+"""Counted by the service."""
+USAGE_BASIS_JOURNAL: UsageBasis.ValueType  # 3
+"""What a process that died had counted."""
+USAGE_BASIS_CHECKPOINT: UsageBasis.ValueType  # 4
+"""What a request that was never settled had last said of itself."""
+Global___UsageBasis: _TypeAlias = UsageBasis  # noqa: Y015
+
 @_typing.final
 class CompleteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -478,13 +547,18 @@ class Function(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """1 to 64 of the characters a-z, A-Z, 0-9, _ and -."""
     description: _builtins.str
     strict: _builtins.bool
+    parameters_json: _builtins.str
+    """The same as the text of a JSON object, which is sent to the model as it is. Empty: absent."""
     @_builtins.property
     def parameters(self) -> _struct_pb2.Struct:
-        """A JSON schema. Absent: no parameters."""
+        """A JSON schema of at most 64 KB, which is sent to the model with its fields sorted by name, and with integers up to 2^53
+        exact. Prefer `parameters_json`; only one of them may be set. Both absent: no parameters.
+        """
 
     def __init__(
         self,
@@ -493,10 +567,11 @@ class Function(_message.Message):
         description: _builtins.str = ...,
         parameters: _struct_pb2.Struct | None = ...,
         strict: _builtins.bool | None = ...,
+        parameters_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "description", b"description", "name", b"name", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "description", b"description", "name", b"name", "parameters", b"parameters", "parameters_json", b"parameters_json", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
     _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015
@@ -597,11 +672,18 @@ class JsonSchemaFormat(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     description: _builtins.str
     strict: _builtins.bool
+    schema_json: _builtins.str
+    """The same as the text of a JSON object, which is sent to the model as it is. Empty: absent."""
     @_builtins.property
-    def schema(self) -> _struct_pb2.Struct: ...
+    def schema(self) -> _struct_pb2.Struct:
+        """A JSON schema of at most 64 KB, which is sent to the model with its fields sorted by name, so that they have this order
+        in the answer too, and with integers up to 2^53 exact. Prefer `schema_json`; only one of them may be set.
+        """
+
     def __init__(
         self,
         *,
@@ -609,10 +691,11 @@ class JsonSchemaFormat(_message.Message):
         description: _builtins.str = ...,
         schema: _struct_pb2.Struct | None = ...,
         strict: _builtins.bool | None = ...,
+        schema_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "schema", b"schema", "strict", b"strict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "description", b"description", "name", b"name", "schema", b"schema", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "description", b"description", "name", b"name", "schema", b"schema", "schema_json", b"schema_json", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
     _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015
@@ -740,7 +823,9 @@ class CompleteResponse(_message.Message):
     def usage(self) -> Global___Usage: ...
     @_builtins.property
     def ignored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Parameters that the model does not take, and that were left out or changed."""
+        """Parameters that the model does not take, and that were left out or changed; and fields of the request that this
+        service does not know, by their path and number, such as `chat.messages.9`. "*" stands for further ones.
+        """
 
     def __init__(
         self,
@@ -1310,10 +1395,10 @@ class GetRequestResponse(_message.Message):
     key_id: _builtins.str
     caller: _builtins.str
     """The program that called for the account. Empty: it was called with a key."""
-    end: _builtins.str
-    """One word, such as "complete" or "client_gone": see docs/billing.md. Empty while it runs."""
-    basis: _builtins.str
-    """Where the token counts come from, such as "provider". Empty where nothing was charged."""
+    end: Global___RequestEnd.ValueType
+    """How it ended. Unspecified while it runs."""
+    basis: Global___UsageBasis.ValueType
+    """Where the token counts come from. Unspecified where nothing was charged."""
     held_nanos: _builtins.int
     price_version: _builtins.int
     routes_version: _builtins.str
@@ -1344,8 +1429,8 @@ class GetRequestResponse(_message.Message):
         caller: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
-        end: _builtins.str = ...,
-        basis: _builtins.str = ...,
+        end: Global___RequestEnd.ValueType = ...,
+        basis: Global___UsageBasis.ValueType = ...,
         usage: Global___Usage | None = ...,
         held_nanos: _builtins.int = ...,
         price_version: _builtins.int = ...,

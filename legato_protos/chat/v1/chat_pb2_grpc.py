@@ -30,8 +30,9 @@ class ChatServiceStub:
     `authorization: Bearer KEY`, or `x-legato-account: ACCOUNT_ID` where the operator has granted the caller that account. A
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
-    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. An
-    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. The
+    initial metadata of a chat have the same `x-request-id` within a second of its admission, and before half of its
+    deadline has passed, so that it is known of a chat that is not answered in time. An error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
     after which a retry can succeed.
     """
 
@@ -73,8 +74,9 @@ class ChatServiceServicer:
     `authorization: Bearer KEY`, or `x-legato-account: ACCOUNT_ID` where the operator has granted the caller that account. A
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
-    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. An
-    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. The
+    initial metadata of a chat have the same `x-request-id` within a second of its admission, and before half of its
+    deadline has passed, so that it is known of a chat that is not answered in time. An error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
     after which a retry can succeed.
     """
 
@@ -154,8 +156,9 @@ class ChatService:
     `authorization: Bearer KEY`, or `x-legato-account: ACCOUNT_ID` where the operator has granted the caller that account. A
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
-    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. An
-    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. The
+    initial metadata of a chat have the same `x-request-id` within a second of its admission, and before half of its
+    deadline has passed, so that it is known of a chat that is not answered in time. An error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
     after which a retry can succeed.
     """
 

@@ -31,7 +31,9 @@ class _CallerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Caller.ValueTy
     CALLER_UNSPECIFIED: _Caller.ValueType  # 0
     CALLER_EDGE: _Caller.ValueType  # 1
     CALLER_PROGRAM: _Caller.ValueType  # 2
-    """An internal program, which calls the edge alone; each has its own name (`spiffe://legato/caller/NAME`)."""
+    """A program that calls the edge alone; each has its own name (`spiffe://legato/caller/NAME`). It may call the methods of
+    legato.chat.v1.ChatService, whose contract does not say it: programs compile that without this file.
+    """
     CALLER_ADMIN: _Caller.ValueType  # 3
     CALLER_CONSOLE: _Caller.ValueType  # 4
     """The web console, and the one for operators, which may call whatever a console may."""
@@ -49,7 +51,9 @@ class Caller(_Caller, metaclass=_CallerEnumTypeWrapper):
 CALLER_UNSPECIFIED: Caller.ValueType  # 0
 CALLER_EDGE: Caller.ValueType  # 1
 CALLER_PROGRAM: Caller.ValueType  # 2
-"""An internal program, which calls the edge alone; each has its own name (`spiffe://legato/caller/NAME`)."""
+"""A program that calls the edge alone; each has its own name (`spiffe://legato/caller/NAME`). It may call the methods of
+legato.chat.v1.ChatService, whose contract does not say it: programs compile that without this file.
+"""
 CALLER_ADMIN: Caller.ValueType  # 3
 CALLER_CONSOLE: Caller.ValueType  # 4
 """The web console, and the one for operators, which may call whatever a console may."""
@@ -127,4 +131,4 @@ Global___TokenRule: _TypeAlias = TokenRule  # noqa: Y015
 
 ACCESS_FIELD_NUMBER: _builtins.int
 access: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___MethodAccess]
-"""Who may call a method. Without it, only the owner may, on a unix socket."""
+"""Who may call a method. Without it, only the owner may, on a unix socket; but see CALLER_PROGRAM."""

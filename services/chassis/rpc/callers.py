@@ -2,7 +2,8 @@
 
 On TCP a caller is identified by its certificate: the URI `spiffe://legato/NAME` among its alternative names. On a unix
 socket, file permissions admit the owner alone, who may call everything; sockets for a console have its role instead.
-Each method names its callers in its .proto file: see protos/legato/type/v1/method_access.proto.
+Each method names its callers in its .proto file: see protos/legato/type/v1/method_access.proto. Only the service for
+programs is named here, because its public contract has nothing of ours.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from services.chassis.errors import LegatoError, Reason
 
 TRUST_DOMAIN: Final = "spiffe://legato/"
 CALLER_PREFIX: Final = "caller/"
+# What the edge serves to programs.
+PUBLIC_SERVICE: Final = "legato.chat.v1.ChatService"
 
 
 class Role(Enum):
@@ -50,12 +53,13 @@ _ROLES: Final = {
     pb.CALLER_AUTH: {Role.AUTH},
     pb.CALLER_ROUTER: {Role.ROUTER},
 }
-# gRPC's own services, which every server has.
+# Services whose contracts do not say who may call them: gRPC's own, which every server has, and the public one.
 _HEALTH_CALLERS: Final = CONSOLES | {Role.EDGE, Role.CALLER, Role.ADMIN, Role.PAYMENTS}
-_GRPC_SERVICES: Final = {
+_SERVICES: Final = {
     "grpc.health.v1.Health": _HEALTH_CALLERS,
     "grpc.reflection.v1.ServerReflection": {Role.CALLER, Role.ADMIN},
     "grpc.reflection.v1alpha.ServerReflection": {Role.CALLER, Role.ADMIN},
+    PUBLIC_SERVICE: {Role.CALLER},
 }
 
 
@@ -74,8 +78,8 @@ def access_of(method: str) -> pb.MethodAccess:
 def roles_for(method: str) -> frozenset[Role]:
     """Returns the roles that may call a served method."""
     service = method.split("/")[1]
-    if service in _GRPC_SERVICES:
-        return frozenset(_GRPC_SERVICES[service])
+    if service in _SERVICES:
+        return frozenset(_SERVICES[service])
     return frozenset(role for caller in access_of(method).callers for role in _ROLES[caller])
 
 
@@ -108,5 +112,5 @@ def names_of(context: Any) -> list[str]:
 def not_allowed(role: Role | None = None) -> LegatoError:
     message = "The caller's certificate does not allow this."
     if role is Role.CALLER:
-        message += " Programs call the edge: its legato.chat.v1.ChatService chats, lists models and reads usage."
+        message += f" Programs call the edge: its {PUBLIC_SERVICE} chats, lists models and reads usage."
     return LegatoError(Reason.CALLER_NOT_ALLOWED, message)

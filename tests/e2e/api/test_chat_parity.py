@@ -1,5 +1,6 @@
 """One corpus of chats over HTTP and over gRPC: the same answers, errors, requests to the provider, and charges."""
 
+import json
 import secrets
 import threading
 from collections import defaultdict
@@ -35,7 +36,7 @@ SCHEMA: Final = {
         "properties": {"degrees": {"type": "integer", "minimum": -90, "maximum": 60.5}, "wet": {"type": "boolean"}},
         "required": ["degrees", "wet"],
         "additionalProperties": False,
-        "examples": [None, [], {}, "ünï", 1e21],
+        "examples": [None, [], {}, "ünï", 1e21, 2**53 + 1],
     },
 }
 ROUND_TRIP: Final[list[dict[str, Any]]] = [
@@ -186,7 +187,8 @@ def ask(party: Party, upstream: Upstream, case: Case, *, stream: bool) -> tuple[
     messages = {"messages": case.messages} if case.messages else {}
     body = {"model": "mezzo", **messages, **case.fields, "stream": stream}
     told = party.transport.ask(party.api_key, body, party.headers)
-    asked = [request.json for request in upstream.requests]
+    # As text, because a model answers in the order of a schema.
+    asked = [json.dumps(request.json) for request in upstream.requests]
     upstream.replies.clear()
     return told, asked
 

@@ -1,14 +1,30 @@
 """The client that programs install, against the whole service."""
 
+import asyncio
+import functools
 from collections.abc import Iterator
 
 import pytest
 
-from legato_protos.chat.v1.chat_pb2 import REQUEST_STATE_SETTLED
-from legato_protos.client import LegatoClient, LegatoError, Reason, RepeatedRequestError
+from legato_protos.chat.v1.chat_pb2 import (
+    REQUEST_END_CLIENT_GONE,
+    REQUEST_STATE_RUNNING,
+    REQUEST_STATE_SETTLED,
+    REQUEST_STATE_VOID,
+    GetRequestResponse,
+)
+from legato_protos.client import (
+    AsyncLegatoClient,
+    DeadlineError,
+    LegatoClient,
+    LegatoError,
+    Reason,
+    RepeatedRequestError,
+)
 from tests.support.rpc_chats import socket_of
 from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -42,6 +58,31 @@ def test_a_chat_whose_model_fails_is_repeated_and_charged_once(
     assert answer.message.text == "Hello, world!"
     assert len(upstream.requests) == 3
     assert before_nanos - service.settled_balance_nanos(account) == answer.usage.cost_nanos > 0
+
+
+def test_a_chat_that_took_too_long_can_be_looked_up(
+    client: LegatoClient, service: Service, upstream: Upstream, api_key: str
+) -> None:
+    async def ask_async() -> None:
+        async with AsyncLegatoClient(socket_of(service.data), api_key=api_key) as async_client:
+            await async_client.complete("Say hello.", model="mezzo", timeout_s=0.5)
+
+    def receipt_once_settled(request_id: str | None) -> GetRequestResponse | None:
+        assert request_id
+        receipt = client.get_request(request_id)
+        return None if receipt.state == REQUEST_STATE_RUNNING else receipt
+
+    for ask in (
+        lambda: client.complete("Say hello.", model="mezzo", timeout_s=0.5),
+        lambda: client.stream("Say hello.", model="mezzo", timeout_s=0.5).response(),
+        lambda: asyncio.run(ask_async()),
+    ):
+        upstream.replies.append(Reply(delay_s=WAIT_TIMEOUT_S))
+        with pytest.raises(DeadlineError) as raised:
+            ask()
+        receipt = wait_until(functools.partial(receipt_once_settled, raised.value.request_id))
+        assert receipt is not None
+        assert (receipt.state, receipt.end) == (REQUEST_STATE_VOID, REQUEST_END_CLIENT_GONE)
 
 
 def test_models_and_usage_are_those_of_the_account(client: LegatoClient, service: Service, account: str) -> None:

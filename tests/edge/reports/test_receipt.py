@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -52,8 +53,8 @@ async def test_receipt_is_found_by_the_id_of_the_request_or_of_its_completion(re
         caller="reports",
         create_time=Timestamp(seconds=10),
         end_time=Timestamp(seconds=12),
-        end="client_gone",
-        basis="counted",
+        end=pb.REQUEST_END_CLIENT_GONE,
+        basis=pb.USAGE_BASIS_COUNTED,
         usage=pb.Usage(prompt_tokens=5, cached_tokens=2, completion_tokens=3, cost_nanos=70),
         price_version=4,
         routes_version="0123456789ab",
@@ -77,6 +78,23 @@ async def test_running_request_has_no_end() -> None:
     assert receipt == pb.GetRequestResponse(
         request_id=REQUEST_ID, state=pb.REQUEST_STATE_RUNNING, held_nanos=9, usage=pb.Usage()
     )
+
+
+def words(enum: Any, prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): number for name, number in enum.items()}
+
+
+def test_every_end_and_basis_of_the_ledger_has_one_in_the_contract() -> None:
+    assert words(pb.RequestEnd, "REQUEST_END_") == words(metering.End, "END_")
+    assert words(pb.UsageBasis, "USAGE_BASIS_") == words(metering.Basis, "BASIS_")
+
+
+async def test_an_end_that_only_a_newer_ledger_knows_is_left_out() -> None:
+    books = Books(ANN.key_id)
+    books.found.end, books.found.basis = cast(Any, 99), cast(Any, 99)
+    receipt = await get_request(edge_with(books), ANN, REQUEST_ID)
+    assert (receipt.end, receipt.basis) == (pb.REQUEST_END_UNSPECIFIED, pb.USAGE_BASIS_UNSPECIFIED)
+    assert receipt.usage.cost_nanos == 70
 
 
 @pytest.mark.parametrize("request_id", ["", "nonsense", REQUEST_ID.upper()[:-1] + "A", "x" + REQUEST_ID])

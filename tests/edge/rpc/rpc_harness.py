@@ -80,6 +80,15 @@ class RpcHarness:
             return text_of(responses), error
         return text_of(responses), None
 
+    def complete(self, chat: pb.Chat = CHAT) -> Any:
+        """Calls Complete as a stream of one message, whose metadata can be read before its message."""
+        method = self._channel.unary_stream(
+            "/legato.chat.v1.ChatService/Complete",
+            pb.CompleteRequest.SerializeToString,
+            pb.CompleteResponse.FromString,
+        )
+        return method(pb.CompleteRequest(chat=chat), metadata=KEY)
+
     async def stop(self, grace_s: float) -> None:
         if self._server is not None:
             await self._server.stop(grace_s)

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, AnsweredCall, StreamedReply, WholeReply
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import cost
@@ -30,6 +31,7 @@ class Caller:
         self.messages: list[pb.StreamResponse] = []
         self.reads = asyncio.Event()
         self.has_left = False
+        self.is_told = False
 
     async def write(self, message: pb.StreamResponse) -> None:
         self.messages.append(message)
@@ -38,11 +40,49 @@ class Caller:
     def leave(self) -> None:
         self.has_left = True
 
+    async def write_id(self) -> None:
+        self.is_told = True
+        await self.reads.wait()
+
 
 def reply_to(caller: Caller, chat_harness: ChatHarness, stalled_reader_s: float = 60) -> StreamedReply:
     return StreamedReply(
-        AnsweredCall((), chat_harness.metering.hold(), 1, caller.write, caller.leave, stalled_reader_s)
+        AnsweredCall(
+            (),
+            chat_harness.metering.hold(),
+            1,
+            caller.write,
+            caller.leave,
+            stalled_reader_s,
+            caller.write_id,
+            lambda: 0.0,
+        )
     )
+
+
+async def test_pieces_that_come_while_the_id_is_written_wait_for_it(chat_harness: ChatHarness) -> None:
+    caller = Caller()
+    reply = reply_to(caller, chat_harness)
+    reply.keep_alive()
+    await until(lambda: caller.is_told)
+    reply.stop_keeping_alive()
+    reply.write(piece("One ", 1))
+    finishing = asyncio.create_task(reply.finish("stop", Usage(completion_tokens=1)))
+    await asyncio.sleep(0)
+    assert not caller.messages
+    caller.reads.set()
+    await finishing
+    [message] = caller.messages
+    assert (message.deltas[0].text, message.HasField("finished")) == ("One ", True)
+
+
+async def test_id_of_a_caller_that_has_left_is_not_written(chat_harness: ChatHarness) -> None:
+    caller = Caller()
+    reply = reply_to(caller, chat_harness)
+    reply.keep_alive()
+    reply.drop()
+    await asyncio.sleep(0.01)
+    assert not caller.is_told
 
 
 async def test_pieces_that_come_while_a_message_is_written_share_the_next(chat_harness: ChatHarness) -> None:

@@ -1,13 +1,13 @@
 """A typed chat becomes the JSON body that a client of the HTTP API would send."""
 
 import json
-from typing import Any
+from typing import Any, Final, cast
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from edge.rpc.request_json import render_chat
-from edge.wire.chat_request import decode_chat
+from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_ELEMENTS, MOST_TOOLS, decode_chat
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -131,6 +131,7 @@ async def test_whole_numbers_of_a_schema_stay_integers_and_equal_schemas_have_eq
         (pb.Chat(messages=[USER], tools=[pb.Tool()]), "tools[0]"),
         (pb.Chat(messages=[USER], tools=[pb.Tool(function=pb.Function(name="a b"))]), "tools[0].function.name"),
         (pb.Chat(messages=[USER], tool_choice=pb.ToolChoice(mode=pb.TOOL_MODE_REQUIRED)), "tool_choice"),
+        (pb.Chat(messages=[USER], tool_choice=pb.ToolChoice(mode=cast(Any, 99))), "tool_choice"),
         (pb.Chat(messages=[USER], max_tokens=0), "max_tokens"),
         (pb.Chat(messages=[USER], sampling=pb.Sampling(temperature=3)), "temperature"),
         (pb.Chat(messages=[USER], sampling=pb.Sampling(top_p=float("nan"))), "top_p"),
@@ -154,3 +155,89 @@ async def test_a_schema_with_a_number_that_json_does_not_have_is_refused() -> No
 async def test_what_is_not_set_is_left_to_the_model() -> None:
     body = await decode_chat(await render_chat(pb.Chat(messages=[USER]), is_streamed=False))
     assert (body.model, body.stream, body.max_tokens, body.parameters_json) == ("auto", False, None, b"")
+
+
+AS_WRITTEN = '{ "zone":{"type":"integer","maximum":9007199254740993}, "at":1.0, "at":[1E400,"\\u00e9é"] }'
+
+
+def format_of(**fields: Any) -> pb.ResponseFormat:
+    return pb.ResponseFormat(json_schema=pb.JsonSchemaFormat(name="day", **fields))
+
+
+def tool_of(**fields: Any) -> pb.Tool:
+    return pb.Tool(function=pb.Function(name="weather", **fields))
+
+
+async def test_a_schema_that_is_given_as_text_is_passed_on_byte_for_byte() -> None:
+    chat = pb.Chat(
+        messages=[USER],
+        tools=[tool_of(parameters_json=AS_WRITTEN, description="Says it.")],
+        response_format=format_of(schema_json=AS_WRITTEN, strict=True),
+    )
+    body = await decode_chat(await render_chat(chat, is_streamed=False))
+    assert f'"parameters":{AS_WRITTEN}'.encode() in body.tools_json
+    assert f'"schema":{AS_WRITTEN}'.encode() in body.parameters_json
+    assert b"_json" not in body.tools_json + body.parameters_json
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "null", '"{}"', "{} {}", '{},"strict":false', '{"a":\x01}', '{"a":' * 2_000]
+)
+async def test_a_text_that_is_no_json_object_is_refused_by_the_name_of_its_field(text: str) -> None:
+    for chat, param in (
+        (pb.Chat(messages=[USER], tools=[tool_of(parameters_json=text)]), "tools[0].function.parameters_json"),
+        (
+            pb.Chat(messages=[USER], response_format=format_of(schema_json=text)),
+            "response_format.json_schema.schema_json",
+        ),
+    ):
+        with pytest.raises(LegatoError) as refused:
+            await render_chat(chat, is_streamed=False)
+        assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, param)
+        assert param in refused.value.message
+
+
+async def test_a_schema_is_given_once() -> None:
+    for chat, param in (
+        (
+            pb.Chat(messages=[USER], tools=[tool_of(parameters_json="{}", parameters=struct(SCHEMA))]),
+            "tools[0].function.parameters_json",
+        ),
+        (
+            pb.Chat(messages=[USER], response_format=format_of(schema_json="{}", schema=Struct())),
+            "response_format.json_schema.schema_json",
+        ),
+    ):
+        with pytest.raises(LegatoError, match="not both") as refused:
+            await render_chat(chat, is_streamed=False)
+        assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, param)
+
+
+def many_parts(count: int) -> pb.Parts:
+    # Each empty part has two bytes.
+    return pb.Parts.FromString(b"\x0a\x00" * count)
+
+
+LARGE_LIST: Final = Struct()
+LARGE_LIST.update({"enum": [None] * LARGEST_FIELD_BYTES})
+
+
+@pytest.mark.parametrize(
+    ("chat", "param"),
+    [
+        (pb.Chat(messages=[USER] * (MOST_ELEMENTS + 1)), "messages"),
+        (message(role=pb.ROLE_USER, parts=many_parts(MOST_ELEMENTS + 1)), "messages[0].content"),
+        (message(role=pb.ROLE_ASSISTANT, tool_calls=[pb.ToolCall()] * (MOST_ELEMENTS + 1)), "messages[0].tool_calls"),
+        (pb.Chat(messages=[USER], tools=[pb.Tool()] * (MOST_TOOLS + 1)), "tools"),
+        (pb.Chat(messages=[USER], tools=[tool_of(parameters=LARGE_LIST)]), "tools[0].function.parameters"),
+        (
+            pb.Chat(messages=[USER], sampling=pb.Sampling(logit_bias={str(n): 1 for n in range(LARGEST_FIELD_BYTES)})),
+            "logit_bias",
+        ),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+async def test_a_small_message_of_very_many_values_is_refused_before_it_is_rendered(chat: pb.Chat, param: str) -> None:
+    with pytest.raises(LegatoError) as refused:
+        await render_chat(chat, is_streamed=False)
+    assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, param)

@@ -113,6 +113,89 @@ async def test_call_whose_deadline_passes_is_settled(rpc_harness: RpcHarness) ->
     assert await charged(rpc_harness.chats) == cost(PROMPT_TOKENS, 2)
 
 
+async def say_nothing(conversation: Conversing) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_id_of_a_chat_is_known_before_its_answer_begins(rpc_harness: RpcHarness) -> None:
+    await rpc_harness.start(say_nothing)
+    for begin in (
+        rpc_harness.complete,
+        lambda: rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY),
+    ):
+        call = begin()
+        told = dict(await call.initial_metadata())
+        [slot] = rpc_harness.chats.metering.journal.taken.values()
+        assert told["x-request-id"] == slot.request_id
+        # Nothing was delivered with it.
+        assert not slot.marked
+        call.cancel()
+        await until(lambda: not rpc_harness.chats.metering.journal.taken)
+    assert await charged(rpc_harness.chats) == 0
+
+
+async def test_id_of_a_chat_is_known_after_its_deadline(rpc_harness: RpcHarness) -> None:
+    await rpc_harness.start(say_nothing)
+    for call in (
+        rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY, timeout=0.5).read(),
+        rpc_harness.stub.Complete(pb.CompleteRequest(chat=CHAT), metadata=KEY, timeout=0.5),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call
+        assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert dict(raised.value.initial_metadata())["x-request-id"]
+
+
+async def test_answer_follows_an_id_that_was_told_before(rpc_harness: RpcHarness) -> None:
+    more = asyncio.Event()
+
+    async def answer_late(conversation: Conversing) -> None:
+        await more.wait()
+        await saying(piece("Hel", 1), piece("lo", 2), end(2))(conversation)
+
+    await rpc_harness.start(answer_late)
+    whole = rpc_harness.complete()
+    stream = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
+    ids = [dict(await call.initial_metadata())["x-request-id"] for call in (whole, stream)]
+    more.set()
+    answer = await whole.read()
+    assert (answer.message.text, answer.request_id) == ("Hello", ids[0])
+    responses = [response async for response in stream]
+    assert (text_of(responses), responses[0].started.request_id) == ("Hello", ids[1])
+    assert await charged(rpc_harness.chats) == 2 * cost(PROMPT_TOKENS, 2)
+
+
+async def test_error_follows_an_id_that_was_told_before(rpc_harness: RpcHarness) -> None:
+    more = asyncio.Event()
+
+    async def fail_late(conversation: Conversing) -> None:
+        await more.wait()
+        raise LegatoError(Reason.UPSTREAM_FAILED, "The model failed.")
+
+    await rpc_harness.start(fail_late)
+    call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
+    told = dict(await call.initial_metadata())
+    more.set()
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call.read()
+    assert reason_of(raised.value).reason == Reason.UPSTREAM_FAILED
+    assert dict(raised.value.trailing_metadata())["x-request-id"] == told["x-request-id"]
+
+
+async def test_call_that_is_answered_or_fails_at_once_is_told_its_id_with_that(rpc_harness: RpcHarness) -> None:
+    """gRPC repeats a failed call itself, as long as it was told nothing."""
+
+    async def fail(conversation: Conversing) -> None:
+        raise LegatoError(Reason.UPSTREAM_FAILED, "The model failed.")
+
+    await rpc_harness.start(fail)
+    call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call.read()
+    assert not raised.value.initial_metadata()
+    assert dict(raised.value.trailing_metadata())["x-request-id"]
+
+
 async def test_refusal_has_its_reason_its_param_and_the_rate_limits(rpc_harness: RpcHarness) -> None:
     await rpc_harness.start(saying(end(0)))
     mistaken = pb.Chat(messages=[pb.Message(role=pb.ROLE_USER)])

@@ -1,5 +1,7 @@
+import math
+from typing import Any, cast
+
 import pytest
-from google.protobuf.json_format import MessageToDict
 
 from legato_protos.chat.v1.chat_pb2 import (
     ROLE_ASSISTANT,
@@ -27,6 +29,7 @@ from legato_protos.client.chat_request import (
 )
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 40}}}
+SCHEMA_JSON = '{"type":"object","properties":{"city":{"type":"string","maxLength":40}}}'
 EVERYTHING: ChatOptions = {
     "model": "mezzo",
     "tools": [function("weather", "Of a city", SCHEMA, strict=True)],
@@ -53,8 +56,38 @@ def test_every_field_of_a_chat_can_be_given() -> None:
         given = {field.name for field, _ in message.ListFields()}
         assert given == {field.name for field in message.DESCRIPTOR.fields}
     assert (list(chat.sampling.stop), chat.tool_choice.function_name) == (["END"], "weather")
-    assert MessageToDict(chat.tools[0].function.parameters) == SCHEMA
-    assert MessageToDict(chat.response_format.json_schema.schema) == SCHEMA
+    assert chat.tools[0].function.parameters_json == SCHEMA_JSON
+    assert chat.response_format.json_schema.schema_json == SCHEMA_JSON
+
+
+def test_a_schema_is_sent_as_it_was_written() -> None:
+    schema = {"zone": {"maximum": 2**53 + 1, "title": "Größe"}, "at": {"const": 1.0}}
+    text = '{"zone":{"maximum":9007199254740993,"title":"Größe"},"at":{"const":1.0}}'
+    for given, sent in ((schema, text), ('{ "b": 1E3, "a": 2 }', '{ "b": 1E3, "a": 2 }')):
+        assert function("weather", parameters=given).function.parameters_json == sent
+        assert json_schema("answer", given).json_schema.schema_json == sent
+    assert function("now").function.parameters_json == ""
+    with pytest.raises(ValueError, match="JSON"):
+        function("weather", parameters={"maximum": math.inf})
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"max_tokens": 7}, 7),
+        ({"max_completion_tokens": 3}, 3),
+        ({"max_completion_tokens": 3, "max_tokens": 7}, 3),
+        ({"max_completion_tokens": None, "max_tokens": 7}, 7),
+    ],
+)
+def test_the_limit_on_output_has_two_names(options: Any, limit: int) -> None:
+    assert chat_from("Hi", options).max_tokens == limit
+
+
+@pytest.mark.parametrize("name", ["max_output_tokens", "max_token", "n"])
+def test_an_option_that_does_not_exist_is_an_error(name: str) -> None:
+    with pytest.raises(TypeError, match=f"no option '{name}'"):
+        chat_from("Hi", cast(ChatOptions, {"model": "mezzo", name: 3}))
 
 
 def test_what_is_not_given_is_absent() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,16 @@ async def test_every_call_has_a_deadline_and_every_chat_an_idempotency_key(
     assert keys[4:] == [None] * 3
 
 
+async def test_a_mistaken_option_is_noticed_before_anything_is_sent(client: Any, service: ScriptedChatService) -> None:
+    for call in (client.complete, client.stream, client.get_usage):
+        arguments = () if call == client.get_usage else ("Hi",)
+        with pytest.raises(TypeError, match="max_output_tokens"):
+            await result(call(*arguments, max_output_tokens=3))
+    await result(client.complete("Hi", max_completion_tokens=3))
+    [received] = service.received
+    assert received.request.chat.max_tokens == 3
+
+
 async def test_a_stream_is_text_as_it_comes_and_the_whole_answer_at_the_end(
     client: Any, service: ScriptedChatService
 ) -> None:
@@ -153,7 +164,7 @@ async def test_tool_calls_of_a_stream_are_put_together(client: Any, service: Scr
         ToolCall(id="call_b", name="time", arguments="{}"),
     ]
     [tool] = service.received[0].request.chat.tools
-    assert tool.function.parameters["properties"]["city"]["type"] == "string"
+    assert json.loads(tool.function.parameters_json) == schema
 
 
 async def test_models_usage_and_requests_can_be_read(client: Any, service: ScriptedChatService) -> None:

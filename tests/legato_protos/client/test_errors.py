@@ -1,3 +1,5 @@
+import copy
+import pickle
 from typing import Any
 
 import grpc
@@ -52,13 +54,32 @@ def test_running_out_of_credit_differs_from_other_preconditions() -> None:
     assert type(error_from(failure(stepped))) is LegatoError
 
 
-def test_a_reason_of_a_newer_service_keeps_its_class() -> None:
+def test_a_reason_of_a_newer_service_is_kept_as_are_its_class_and_message() -> None:
     limited = errors.LegatoError(errors.Reason.RATE_LIMITED, "Too fast.", retry_after_s=1.5)
     status = errors.to_status(limited)
     status.details[0].Pack(ErrorInfo(reason="MADE_UP_LATER", domain="legato"))
     error = error_from(Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, status))
     assert isinstance(error, LimitError)
-    assert (error.reason, error.message, error.retry_after_s) == (Reason.INTERNAL, "Too fast.", 1.5)
+    assert (error.reason, error.message, error.retry_after_s) == ("MADE_UP_LATER", "Too fast.", 1.5)
+    assert str(error) == "MADE_UP_LATER: Too fast."
+
+
+def test_a_reason_of_another_domain_is_none_of_ours() -> None:
+    status = errors.to_status(errors.LegatoError(errors.Reason.UNAVAILABLE, "Away."))
+    status.details[0].Pack(ErrorInfo(reason="RATE_LIMITED", domain="proxy.example"))
+    assert error_from(Failure(grpc.StatusCode.UNAVAILABLE, status)).reason is Reason.UNAVAILABLE
+
+
+@pytest.mark.parametrize("repeat", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize("reason", [Reason.RATE_LIMITED, "MADE_UP_LATER"])
+def test_an_error_can_be_copied_and_sent_to_another_process(repeat: Any, reason: str) -> None:
+    known = {"param": "model", "retry_after_s": 1.5, "request_id": "abc", "original_request_id": "def"}
+    error = LimitError(reason, "Too fast.", **known)  # type: ignore[arg-type]
+    error.add_note("In the nightly report.")
+    again = repeat(error)
+    assert (type(again), str(again), again.__notes__) == (LimitError, str(error), error.__notes__)
+    assert (again.reason, again.message) == (reason, "Too fast.")
+    assert {name: getattr(again, name) for name in known} == known
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 from datetime import UTC, datetime, timedelta, timezone
+from typing import cast
+
+import pytest
 
 from legato_protos.chat.v1.chat_pb2 import BUCKET_WIDTH_DAY, GROUP_BY_CALLER, GROUP_BY_MODEL, GetUsageRequest
-from legato_protos.client.usage_request import usage_request_from
+from legato_protos.client.usage_request import UsageOptions, usage_request_from
 
 
 def test_every_field_of_the_request_can_be_given() -> None:
@@ -24,3 +27,8 @@ def test_every_field_of_the_request_can_be_given() -> None:
 
 def test_what_is_not_given_is_absent() -> None:
     assert usage_request_from({}) == GetUsageRequest()
+
+
+def test_an_option_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(TypeError, match="no option 'group'"):
+        usage_request_from(cast(UsageOptions, {"group": "model"}))

@@ -9,7 +9,7 @@ const options = { deadline: Date.now() + 60_000 };
 const chat = {
   model: "mezzo",
   messages: [{ role: Role.ROLE_USER, content: { $case: "text" as const, value: "Say hello." } }],
-  tools: [{ kind: { $case: "function" as const, value: { name: "wave", parameters: { type: "object" } } } }],
+  tools: [{ kind: { $case: "function" as const, value: { name: "wave", parametersJson: '{"type":"object"}' } } }],
 };
 
 const answer = await new Promise<CompleteResponse>((resolve, reject) =>
