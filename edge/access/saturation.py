@@ -33,7 +33,6 @@ class EdgeSaturation:
         # `with saturation.gate.acquire(key_id): …` is one chat's permit. Raises SATURATED.
         self.gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
         self._lateness = QueueingSignal(self.gate, clock, round_s=ROUND_S)
-        # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait shows.
         # All samples must be late: those delayed by one stall end together, and are many.
         self._reserving = QueueingSignal(self.gate, clock, share=0.0, round_s=ROUND_S)
         # All samples, for the metrics.
@@ -48,12 +47,12 @@ class EdgeSaturation:
 
     def note_reserve(self, took_s: float) -> None:
         if self._tolerated_s:
-            self._reserving.note(took_s / RESERVE_TOLERATED_S, self._clock.elapsed_s() - took_s)
+            self._reserving.note(took_s / RESERVE_TOLERATED_S)
 
     def note_lateness(self, late_s: float) -> None:
         self.lateness_s.observe(late_s)
         if self._tolerated_s:
-            self._lateness.note(late_s / self._tolerated_s, self._clock.elapsed_s() - late_s)
+            self._lateness.note(late_s / self._tolerated_s)
 
     @property
     def sample_each_s(self) -> float:

@@ -34,9 +34,9 @@ class GateHarness:
         return self.gate.running_by_key[key_id]
 
     def measure(self, pressure: float, *, signal: QueueingSignal | None = None) -> None:
-        """A whole round of samples that began just now."""
+        """A whole round of samples."""
         for _ in range(LEAST_SAMPLES):
-            (signal or self.signal).note(pressure, self.clock.elapsed_s())
+            (signal or self.signal).note(pressure)
             self.clock.advance(ROUND_S / (LEAST_SAMPLES // 2))
 
     def refusal(self, key_id: str = "key") -> LegatoError:
