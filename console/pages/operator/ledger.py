@@ -61,7 +61,7 @@ def last_audit(states: list[ProcessState]) -> LastAudit | None:
             state.total(f"legato_audit_{name}_seconds") for name in ("last_run_timestamp", "interval")
         )
         violations = state.total("legato_audit_violations")
-        if ended_s is None or not interval_s or violations is None:
+        if ended_s is None or math.isnan(ended_s) or not interval_s or violations is None:
             continue
         audits.append(
             LastAudit(

@@ -1,4 +1,4 @@
-"""What OpenTelemetry's conventions for generative AI call the providers that they know."""
+"""Names of providers by the conventions of OpenTelemetry for generative AI."""
 
 from typing import Final
 from urllib.parse import urlsplit

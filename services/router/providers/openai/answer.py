@@ -92,7 +92,7 @@ class _PromptTokens(msgspec.Struct, gc=False):
 
 
 class _Answer(msgspec.Struct, gc=False):
-    """What only traces tell of the usage."""
+    """The part of the usage that only traces tell."""
 
     completion_tokens_details: Raw = ABSENT
 

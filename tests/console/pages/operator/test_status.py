@@ -100,6 +100,19 @@ def test_a_ledger_that_was_not_audited_yet_is_not_called_consistent() -> None:
     assert build([], NOW).figures["ledger"].kind == "warn"
 
 
+def test_the_audit_is_that_of_the_replica_that_audits() -> None:
+    """The others tell that they do not."""
+    idle = "legato_audit_violations NaN\nlegato_audit_interval_seconds 600.0\nlegato_audit_last_run_timestamp_seconds NaN\n"
+    audits = (
+        "legato_audit_violations 0.0\nlegato_audit_interval_seconds 600.0\n"
+        f"legato_audit_last_run_timestamp_seconds {NOW.timestamp()}\n"
+    )
+    for texts in ((idle, audits), (audits, idle)):
+        states = [state(f"metering-{number}", text) for number, text in enumerate(texts)]
+        assert build(states, NOW).figures["ledger"].kind == "good"
+    assert build([state("metering", idle)], NOW).figures["ledger"].kind == "warn"
+
+
 def test_metrics_are_read_as_they_are_written() -> None:
     text = '# HELP a_b Words.\n# TYPE a_b counter\na_b{c="d\\"e\\\\f",g="h i"} 2.5\nplain NaN\nbroken\n'
     metrics = Metrics(text)

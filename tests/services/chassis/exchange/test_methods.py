@@ -14,13 +14,14 @@ async def test_calls_of_a_trace_are_spans_of_it(client: ExchangeClient, spans: l
     parent = recording_tracer(SystemClock(), []).begin("chat")
     assert parent is not None
     work_on(parent)
-    with contextlib.suppress(LegatoError):
-        await ask(client, "poor")
+    for account_id in ("poor", "bug"):
+        with contextlib.suppress(LegatoError):
+            await ask(client, account_id)
     call = client.open("Chat", opening(pieces=1), router.ChatResponse)
     while await call.receive() is not None:
         pass
     assert [(span.name, span.parent_id, span.trace_id) for span in spans] == [
         (f"legato.router.v1.RouterService/{method}", parent.span_id, parent.trace_id)
-        for method in ("GetBalance", "Chat")
+        for method in ("GetBalance", "GetBalance", "Chat")
     ]
-    assert [span.attributes.get("error.type") for span in spans] == ["CREDITS_EXHAUSTED", None]
+    assert [span.attributes.get("error.type") for span in spans] == ["CREDITS_EXHAUSTED", "INTERNAL", None]
