@@ -81,7 +81,7 @@ async def listed_events(visit: Visit, choice: LogChoice, path: str, **own: Any) 
 
 async def file_of(visit: Visit, choice: LogChoice, **own: Any) -> Response:
     """Sends all events that are chosen. Who may not see them is refused before it begins."""
-    return csv_response(visit, "legato-audit-log.csv", *await log_file(visit, replace(choice, **own)))
+    return await csv_response(visit, "legato-audit-log.csv", *await log_file(visit, replace(choice, **own)))
 
 
 async def log_file(visit: Visit, choice: LogChoice) -> tuple[Row, AsyncIterator[Row]]:

@@ -156,7 +156,7 @@ async def show_entries(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    return csv_response(visit, "legato-statement.csv", *ledger_file(visit, days_in(visit.query)))
+    return await csv_response(visit, "legato-statement.csv", *ledger_file(visit, days_in(visit.query)))
 
 
 def ledger_file(visit: Visit, days: Days) -> tuple[Row, AsyncIterator[Row]]:

@@ -96,7 +96,7 @@ async def show(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     choice = await _choice_in(visit)
     name = f"legato-usage-{choice.period.first}-{choice.period.last}.csv"
-    return csv_response(visit, name, *usage_file(visit, choice))
+    return await csv_response(visit, name, *usage_file(visit, choice))
 
 
 def usage_file(visit: Visit, choice: UsageChoice) -> tuple[Row, AsyncIterator[Row]]:

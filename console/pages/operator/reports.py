@@ -55,7 +55,7 @@ async def show(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     period, by = _choice_in(visit)
     name = f"legato-report-{period.first}-{period.last}.csv"
-    return csv_response(visit, name, _file_row(pb.ReportRow()), _file_rows(visit, _request(period, by)))
+    return await csv_response(visit, name, _file_row(pb.ReportRow()), _file_rows(visit, _request(period, by)))
 
 
 class MarginRow(NamedTuple):
