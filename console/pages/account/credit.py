@@ -147,6 +147,7 @@ async def show_entries(visit: Visit) -> Response:
         listed=listed,
         names=await read_key_names(visit, (entry.key_id for entry in listed.entries)),
         kinds=KINDS,
+        days=days,
         first=days.first,
         last=days.last,
         file_path=with_query("/credit.csv", days.query),

@@ -85,7 +85,7 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         period=period,
         report=report,
         # Grants and adjustments have no class.
-        report_rows=[] if report is None else margin_rows([row for row in report.rows if row.class_id], "class"),
+        report_rows=[] if report is None else margin_rows([row for row in report.rows if row.class_id], "class", {}),
         places=2 if report is None else places_of(report),
         cost_of=known_cost_nanos,
         margin_of=margin_nanos,
