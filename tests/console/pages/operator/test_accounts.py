@@ -25,7 +25,7 @@ def test_auto_means_in_the_list_what_it_means_for_requests(console: ConsoleHarne
     """The class that was chosen for it is not allowed any more."""
     console.auth.change_account(preferred_class="forte", allowed_classes=ClassAllowance(("mezzo",)))
     text = console.get(f"/operator/accounts?q={ACCOUNT_ID}", session).text
-    assert "<td>mezzo</td>" in text
+    assert '<td class="wide-only">mezzo</td>' in text
 
 
 def test_while_metering_does_not_answer_accounts_are_shown_without_balances(
