@@ -7,7 +7,7 @@ from typing import Final
 from console.display.language import N_, _, in_figures
 from console.display.words import usd
 from console.services import TokenMetadata, if_available, token_metadata
-from console.web.forms import Form, Rules, parse_dollars
+from console.web.forms import Form, Refusal, Rules, parse_dollars
 from console.web.visit import Visit
 from legato_protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
 from legato_protos.metering.v1 import spend_limits_pb2 as pb
@@ -15,6 +15,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 
 WHOLE_ACCOUNT: Final = ""
+# A key that does not exist: lists the account alone, where no key at all would list every one.
+NO_KEY: Final = "none"
 # From here on a meter warns.
 NEARLY_PERCENT: Final = 80
 PERIODS: Final = {"day": N_("A day"), "month": N_("A month"), "total": N_("In all")}
@@ -24,6 +26,13 @@ _RENEWALS: Final = {
     "day": N_("Starts anew at midnight UTC"),
     "month": N_("Starts anew on the first of the month, UTC"),
     "total": N_("Never starts anew"),
+}
+
+# What a limit that is reached does to requests.
+_REFUSALS: Final = {
+    "day": N_("%(spent)s of %(limit)s a day is spent: new requests are refused until midnight UTC."),
+    "month": N_("%(spent)s of %(limit)s a month is spent: new requests are refused until the first of the month, UTC."),
+    "total": N_("%(spent)s of %(limit)s in all is spent: new requests are refused until the limit is raised."),
 }
 
 Spends = dict[str, pb.Spend]
@@ -58,6 +67,15 @@ class SpendMeter:
     @property
     def field_value(self) -> str:
         return "" if self.limit_nanos is None else in_figures(format_usd(self.limit_nanos))
+
+    @property
+    def refusal(self) -> str:
+        """Says what happens to requests now that the limit is reached."""
+        return _(_REFUSALS[self.period], spent=usd(self.spent_nanos), limit=usd(self.limit_nanos or 0))
+
+    @property
+    def left_nanos(self) -> int:
+        return (self.limit_nanos or 0) - self.spent_nanos
 
     @property
     def percent(self) -> int:
@@ -140,6 +158,28 @@ def limits_by(rules: Rules) -> pb.SpendLimits:
 def periods_above(limits: pb.SpendLimits, of_account: Sequence[SpendMeter]) -> list[SpendMeter]:
     """Returns those of the account's limits that these would exceed."""
     return [meter for meter in of_account if getattr(limits, f"{meter.period}_nanos") > (meter.limit_nanos or 0)]
+
+
+class LimitsReachedError(Refusal):
+    """New limits of which all is spent already: they are set when they are confirmed."""
+
+    needs_confirmation = True
+
+
+async def checked(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> str:
+    """Returns the name of the message that says that these limits are set. Asks first about limits that would refuse
+    every request at once, unless the form sets them all the same."""
+    before = (await read_spends(visit, account_id, [key_id or NO_KEY]) or {}).get(key_id)
+    after = pb.Spend()
+    after.MergeFrom(before or pb.Spend())
+    after.limits.CopyFrom(limits)
+    known = {meter.period: meter.limit_nanos for meter in meters_of(before)}
+    reached = [meter for meter in limited_meters(after) if meter.is_reached]
+    # Zero says itself that nothing may be spent.
+    surprising = [meter for meter in reached if meter.limit_nanos and meter.limit_nanos != known[meter.period]]
+    if surprising and not visit.form.has("reached"):
+        raise LimitsReachedError({meter.period: meter.refusal for meter in surprising})
+    return "spend-limits-reached" if reached else "spend-limits-set"
 
 
 async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> None:

@@ -49,7 +49,9 @@ ACTIONS: Final = {
     "account.updated": N_("%(who)s changed the settings of the account"),
     "caller.granted": N_("%(who)s let the program “%(what)s” call"),
     "caller.revoked": N_("%(who)s no longer lets the program “%(what)s” call"),
+    "credit.adjusted": N_("%(who)s adjusted the credit"),
     "credit.adjustment_requested": N_("%(who)s asked to adjust the credit"),
+    "credit.granted": N_("%(who)s granted credit"),
     "credit.grant_requested": N_("%(who)s asked to grant credit"),
     "identity.linked": N_("%(who)s linked single sign-on"),
     "identity.removed": N_("%(who)s removed single sign-on"),
@@ -122,7 +124,8 @@ _ONE_CHANGE: Final = {
 # What they are about is new, or gone: it was not changed from something.
 _WHOLE: Final = frozenset(
     {
-        "caller.granted", "credit.adjustment_requested", "credit.grant_requested", "key.created", "key.rotated",
+        "caller.granted", "credit.adjusted", "credit.adjustment_requested", "credit.grant_requested", "credit.granted",
+        "key.created", "key.rotated",
         "maintenance.ended", "member.invited", "member.removed", "user.created",
         "webhook.added", "webhook.removed",
     }

@@ -122,9 +122,10 @@ def ngettext(one: str, many: str, num: int, **values: Any) -> str:
 
 def plural_form(one: str, many: str, num: int) -> str:
     """Returns the message for a number of things; templates put values in place themselves, and escape them."""
-    # In French, nothing is singular.
-    form = int(num > 1) if is_french() else int(num != 1)
     translated = _CATALOGUES[_current.get()].get(one, (one, many))
+    # In French, nothing is singular, unless the words say that it is one.
+    is_many = num > 1 or (num == 0 and "%(" not in translated[0]) if is_french() else num != 1
+    form = int(is_many)
     return translated[form] or (one, many)[form]
 
 

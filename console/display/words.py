@@ -1,5 +1,6 @@
 """Words and figures as people read them."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
@@ -55,6 +56,7 @@ SHORT_MONTHS: Final = (
     N_("Jan"), N_("Feb"), N_("Mar"), N_("Apr"), N_("May"), N_("Jun"), N_("Jul"), N_("Aug"), N_("Sep"), N_("Oct"),
     N_("Nov"), N_("Dec"),
 )  # fmt: skip
+LONGEST_WAIT_IN_SECONDS: Final = 90
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
@@ -192,6 +194,19 @@ def in_words(span: timedelta) -> str:
     if minutes < 48 * 60:
         return ngettext("%(num)s hour", "%(num)s hours", minutes // 60)
     return ngettext("%(num)s day", "%(num)s days", minutes // (24 * 60))
+
+
+def wait_words(seconds: float) -> str:
+    """Formats how long to wait, rounded up: in seconds, minutes, or hours and minutes."""
+    whole = math.ceil(seconds)
+    minutes = math.ceil(seconds / 60)
+    if whole <= LONGEST_WAIT_IN_SECONDS:
+        return ngettext("%(num)s second", "%(num)s seconds", max(1, whole))
+    if minutes < 60:
+        return ngettext("%(num)s minute", "%(num)s minutes", minutes)
+    hours, rest = divmod(minutes, 60)
+    told = ngettext("%(num)s hour", "%(num)s hours", hours)
+    return listed((told, ngettext("%(num)s minute", "%(num)s minutes", rest))) if rest else told
 
 
 def listed(items: Sequence[str]) -> str:

@@ -26,10 +26,13 @@ function addRow(file) {
     bar.value = kind === "good" ? 100 : bar.value;
     status.textContent = text;
     if (kind === "bad") status.setAttribute("role", "alert");
+    // The list below is from before.
+    for (const each of document.querySelectorAll("[data-before]")) each.hidden ||= kind === "good";
+    document.querySelector("[data-refresh]").hidden &&= kind !== "good";
     return kind === "good";
   };
   status.textContent = form.dataset.waiting;
-  return { show, end, received: () => { status.textContent = form.dataset.sent; } };
+  return { show, end, received: () => { status.textContent = form.dataset.received; } };
 }
 
 function send(file, shown) {
@@ -74,7 +77,6 @@ async function sendAll(files) {
   let areAllReady = true;
   for (const [file, shown] of rows) areAllReady = (await send(file, shown)) && areAllReady;
   if (areAllReady) return location.assign("/documents");
-  document.querySelector("[data-refresh]").hidden = false;
   form.reset();
   button.disabled = isSending = false;
   delete form.dataset.sent;

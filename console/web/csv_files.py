@@ -28,9 +28,11 @@ def text_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
-def csv_response(visit: Visit, name: str, columns: Iterable[str], rows: AsyncIterator[Row]) -> Response:
+async def csv_response(visit: Visit, name: str, columns: Iterable[str], rows: AsyncIterator[Row]) -> Response:
+    """Sends a file whose first row is known: what is refused by then, or not answered, is a page with a status."""
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(csv_lines(visit, columns, rows), 200, headers, "text/csv; charset=utf-8")
+    lines = csv_lines(visit, columns, await _begun(rows))
+    return StreamingResponse(lines, 200, headers, "text/csv; charset=utf-8")
 
 
 async def csv_lines(visit: Visit, columns: Iterable[str], rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
@@ -46,6 +48,19 @@ async def csv_lines(visit: Visit, columns: Iterable[str], rows: AsyncIterator[Ro
         visit.console.log.warning("page.file_cut_off", reason=error.reason)
         raise FileCutOff from None
     yield _taken(buffer)
+
+
+async def _begun(rows: AsyncIterator[Row]) -> AsyncIterator[Row]:
+    """Reads the first row, and returns all of them."""
+    first = await anext(rows, None)
+
+    async def every() -> AsyncIterator[Row]:
+        if first is not None:
+            yield first
+        async for row in rows:
+            yield row
+
+    return every()
 
 
 def _taken(buffer: io.StringIO) -> bytes:

@@ -24,6 +24,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "shown-before": N_("What you made was shown once. If you did not save it, remove it and make another."),
     "codes-shown-before": N_("The codes were shown once, and they work. If you did not save them, make new ones."),
     "spend-limits-set": N_("The spend limits hold for every request from now on."),
+    "spend-limits-reached": N_("The spend limits are set. One of them is reached: new requests are refused."),
     "signed-out": N_("You are signed out, here and on the server."),
     "sessions-ended": N_("Sessions ended: %(n)s."),
     "passkey-added": N_("The passkey was added. Next time, sign in with it."),
@@ -66,7 +67,7 @@ TEXTS: Final[Mapping[str, str]] = {
 }
 
 # All others say that something was done.
-WARNINGS: Final = frozenset({"shown-before", "codes-shown-before"})
+WARNINGS: Final = frozenset({"shown-before", "codes-shown-before", "spend-limits-reached"})
 NANOS_OF_TENTH_OF_CENT: Final = 1_000_000
 
 # Those that say how long the change took.

@@ -47,6 +47,9 @@ class Form:
 class Refusal(LegatoError):
     """A form that was refused, by its own rules or by a service: what is wrong, by field."""
 
+    # It is carried out if it says that this is meant.
+    needs_confirmation = False
+
     def __init__(self, problems: Mapping[str, str], cause: LegatoError | None = None, status: int = 400) -> None:
         reason = Reason.REQUEST_INVALID if cause is None else cause.reason
         retry_after_s = None if cause is None else cause.retry_after_s

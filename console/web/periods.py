@@ -130,6 +130,8 @@ class Days:
 
     first: date | None
     last: date | None
+    # They were given in the other order.
+    is_swapped: bool = False
 
     @property
     def query(self) -> dict[str, str]:
@@ -149,7 +151,7 @@ ALL_DAYS: Final = Days(None, None)
 def days_in(query: Mapping[str, str]) -> Days:
     """Reads the first and the last day, in whichever order they are given."""
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
-    return Days(last, first) if first is not None and last is not None and first > last else Days(first, last)
+    return Days(last, first, True) if first is not None and last is not None and first > last else Days(first, last)
 
 
 def date_in(given: str) -> date | None:

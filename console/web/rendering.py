@@ -78,6 +78,7 @@ def new_environment(assets: Assets) -> Environment:
         roles=words.ROLES,
         sign_in_methods=words.SIGN_IN_METHODS,
         listed=words.listed,
+        wait_words=words.wait_words,
         long_day=words.day,
         short_day=words.short_day,
         day_range=words.day_range,

@@ -70,7 +70,7 @@ class ConsoleHarness:
         timeouts = {
             "process_status.READ_WITHIN_S": 60.0,
             "services.READ_TIMEOUT_S": 60.0,
-            "account.credit_notice.WITHIN_S": 60.0,
+            "account.account_notices.WITHIN_S": 60.0,
             "pages.account.credit.AUDIT_WAIT_MS": 60_000,
             "pages.account.credit.AUDIT_TIMEOUT_S": 120.0,
         }

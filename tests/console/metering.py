@@ -241,6 +241,12 @@ class Metering:
             connection.execute(sa.insert(tables.owed_changes).values(msgspec.structs.asdict(change)))
             connection.execute(sa.update(tables.accounts).values(owed_nanos=owed_nanos))
 
+    def set_limits(self, limits: SpendLimits) -> None:
+        """Replaces the limits of the account."""
+        with self.database.transaction(writes=True) as connection:
+            connection.execute(sa.delete(tables.spends).filter_by(spend_id=spend_id(ACCOUNT_ID, WHOLE_ACCOUNT)))
+        self.limit(WHOLE_ACCOUNT, limits)
+
     def limit(self, key_id: str, limits: SpendLimits) -> None:
         spend = Spend(
             spend_id(ACCOUNT_ID, key_id), ACCOUNT_ID, key_id,

@@ -147,6 +147,7 @@ async def show_entries(visit: Visit) -> Response:
         listed=listed,
         names=await read_key_names(visit, (entry.key_id for entry in listed.entries)),
         kinds=KINDS,
+        days=days,
         first=days.first,
         last=days.last,
         file_path=with_query("/credit.csv", days.query),
@@ -156,7 +157,7 @@ async def show_entries(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    return csv_response(visit, "legato-statement.csv", *ledger_file(visit, days_in(visit.query)))
+    return await csv_response(visit, "legato-statement.csv", *ledger_file(visit, days_in(visit.query)))
 
 
 def ledger_file(visit: Visit, days: Days) -> tuple[Row, AsyncIterator[Row]]:

@@ -136,21 +136,21 @@ def _failure(given: pb.FailedRequests) -> FailedRequests:
 def _failed_chart(period: Period, told: Iterable[Outcomes]) -> CostChart:
     failed = [(each.name, each.failed_requests) for each in told]
     titles = tuple(f"{name}: {number(requests)}" for name, requests in failed)
-    series = Series(_("Failed requests"), tuple(requests for _name, requests in failed))
+    series = Series(_("Failed requests"), tuple(requests for _name, requests in failed), 1)
     return CostChart(tuple(period.columns), (series,), titles, has_whole_titles=True)
 
 
 def _times_chart(
     period: Period, told: Iterable[Outcomes], of: Callable[[Outcomes], pb.Percentiles], places: int
 ) -> CostChart:
-    """Draws the time in which half of the answers came, and on it what 95 of 100 took longer."""
+    """Draws the time in which 95 of 100 answers came, and in front of it that in which half of them did."""
     times = [(each.name, of(each)) for each in told]
     titles = tuple(
         f"{name}: {in_seconds(each.p50_ms, places)}, {in_seconds(each.p95_ms, places)}" for name, each in times
     )
-    half = Series(_("Half of them within"), tuple(each.p50_ms for _name, each in times))
-    most = Series(_("95 of 100 within"), tuple(each.p95_ms - each.p50_ms for _name, each in times))
-    return CostChart(tuple(period.columns), (half, most), titles, has_whole_titles=True)
+    half = Series(_("Half of them within"), tuple(each.p50_ms for _name, each in times), 1)
+    most = Series(_("95 of 100 within"), tuple(each.p95_ms for _name, each in times), 2)
+    return CostChart(tuple(period.columns), (most, half), titles, has_whole_titles=True, is_sum=False)
 
 
 def in_seconds(time_ms: float, places: int) -> str:

@@ -11,7 +11,7 @@ from console.account.allowed_classes import classes_in, classes_of_account
 from console.account.key_expiry import EXPIRIES, NEVER, days_of
 from console.account.key_ids import key_id_of
 from console.account.key_limits import LIMITS, limits_in, limits_of
-from console.account.spend_limits import PERIODS, WHOLE_ACCOUNT, SpendMeter, limited_meters, meters_of
+from console.account.spend_limits import NO_KEY, PERIODS, WHOLE_ACCOUNT, SpendMeter, limited_meters, meters_of
 from console.display import words
 from console.display.language import _
 from console.display.snippets import snippets
@@ -89,8 +89,7 @@ async def _require_settable(visit: Visit, limits: SpendLimits) -> None:
 
 async def _read_meters_of_account(visit: Visit) -> list[SpendMeter] | None:
     """Returns the limits that the account as a whole has; None if metering does not answer."""
-    # A key that does not exist: none, where all would be listed.
-    spends = await spend_limits.read_spends(visit, visit.account_id, ["none"])
+    spends = await spend_limits.read_spends(visit, visit.account_id, [NO_KEY])
     return None if spends is None else limited_meters(spends.get(WHOLE_ACCOUNT))
 
 

@@ -88,7 +88,7 @@ WORDS: Final = {
     "badJson": N_("This is not JSON: %(problem)s"),
     "badTools": N_('Tools are a list, such as [{"type": "function", …}].'),
     "goodTools": N_("Tools: %(names)s"),
-    "retry": N_("Try again in %(seconds)s s."),
+    "retry": N_("Try again in %(time)s."),
     "request": N_("Request %(id)s"),
     "atMost": N_("Costs at most about %(cost)s: a prompt of about %(prompt)s tokens, and %(answer)s tokens of answer."),
     "atFirst": N_(
@@ -99,6 +99,7 @@ WORDS: Final = {
     "atFirstBoth": N_("Both together hold about %(cost)s at first: %(each)s. A token limit caps the cost."),
     "credit": N_("Free credit %(credit)s."),
     "tooLittle": N_("This is more than your free credit of %(credit)s: the answer may end early."),
+    "added": N_("Notes, documents and search results that fit the question are not in it: they come on top."),
 }
 
 
@@ -127,7 +128,8 @@ async def show(visit: Visit) -> Response:
         texts={name: _(text) for name, text in WORDS.items()},
         advice=advice(visit),
         auto=auto,
-        costs=_costs(balance, prices, auto),
+        costs=_costs(balance, prices, auto)
+        | {"adds": account is not None and (account.memory or account.attachments or account.search)},
     )
 
 

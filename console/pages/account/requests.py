@@ -91,7 +91,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    return csv_response(visit, "legato-requests.csv", *requests_file(visit, await _choice_in(visit)))
+    return await csv_response(visit, "legato-requests.csv", *requests_file(visit, await _choice_in(visit)))
 
 
 def requests_file(visit: Visit, choice: RequestChoice) -> tuple[Row, AsyncIterator[Row]]:

@@ -37,8 +37,9 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show, "day")
 async def set_limits(visit: Visit) -> Response:
     limits = spend_limits.limits_in(visit.form)
+    message = await spend_limits.checked(visit, visit.account_id, WHOLE_ACCOUNT, limits)
     await spend_limits.set_limits(visit, visit.account_id, WHOLE_ACCOUNT, limits)
-    return visit.redirect("/credit/limits", "spend-limits-set")
+    return visit.redirect("/credit/limits", message)
 
 
 async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
@@ -59,5 +60,6 @@ async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show_key, "day")
 async def set_key_limits(visit: Visit) -> Response:
     limits, key_id = spend_limits.limits_in(visit.form), key_id_of(visit)
+    message = await spend_limits.checked(visit, visit.account_id, key_id, limits)
     await spend_limits.set_limits(visit, visit.account_id, key_id, limits)
-    return visit.redirect(f"/keys/{key_id}/spend-limits", "spend-limits-set")
+    return visit.redirect(f"/keys/{key_id}/spend-limits", message)

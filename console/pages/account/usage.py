@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
 from console.account.usage import chart_of, usage_request
-from console.display.charts import MOST_SERIES, REST, CostChart, Series
+from console.display.charts import MOST_SERIES, REST, CostChart, Series, free_colour
 from console.display.language import N_, _, ngettext
 from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
@@ -96,7 +96,7 @@ async def show(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     choice = await _choice_in(visit)
     name = f"legato-usage-{choice.period.first}-{choice.period.last}.csv"
-    return csv_response(visit, name, *usage_file(visit, choice))
+    return await csv_response(visit, name, *usage_file(visit, choice))
 
 
 def usage_file(visit: Visit, choice: UsageChoice) -> tuple[Row, AsyncIterator[Row]]:
@@ -190,7 +190,7 @@ def _chart_of_keys(
     if not any(rest):
         return chart
     title = REST if series_rows else only_group or _("All keys")
-    return replace(chart, series=(*chart.series, Series(title, rest)))
+    return replace(chart, series=(*chart.series, Series(title, rest, free_colour(chart.series))))
 
 
 def _report(

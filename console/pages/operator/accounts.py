@@ -85,7 +85,7 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         period=period,
         report=report,
         # Grants and adjustments have no class.
-        report_rows=[] if report is None else margin_rows([row for row in report.rows if row.class_id], "class"),
+        report_rows=[] if report is None else margin_rows([row for row in report.rows if row.class_id], "class", {}),
         places=2 if report is None else places_of(report),
         cost_of=known_cost_nanos,
         margin_of=margin_nanos,
@@ -148,9 +148,10 @@ async def set_spending(visit: Visit) -> Response:
     limits, account_id = spend_limits.limits_in(visit.form), visit.path_value("account_id")
     # Before the audit log is written, as for credit.
     visit.require_step_up()
+    message = await spend_limits.checked(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
     await visit.record_operator_action(pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id, account_id)
     await spend_limits.set_limits(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
-    return visit.redirect(f"{_path(visit)}/spend-limits", "spend-limits-set")
+    return visit.redirect(f"{_path(visit)}/spend-limits", message)
 
 
 @shows_again(

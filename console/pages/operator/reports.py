@@ -1,6 +1,7 @@
 """Revenue, tokens, cost and margin of all accounts, by day, class, provider, model or account, and a file of it."""
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
 from console.web.visit import Visit, with_query
 from console.web.zones import UTC_ZONE
+from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import reports_pb2 as pb
 from services.chassis.money import format_usd
 from services.rules.margin import known_cost_nanos, margin_nanos
@@ -25,6 +27,8 @@ GROUPINGS: Final = {
 }
 # More would be no table to read: the file has all.
 ROWS_MOST: Final = 100
+# A call lists no more.
+ACCOUNTS_NAMED: Final = 1_000
 # What a file says of sums beside money.
 _COUNTS: Final = (
     "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "calls", "uncosted_calls", "told_prompt_tokens",
@@ -35,7 +39,11 @@ _COUNTS: Final = (
 async def show(visit: Visit) -> Response:
     period, by = _choice_in(visit)
     request = _request(period, by, ROWS_MOST)
-    found = await if_available(visit.metering.reports.GetReport(request, timeout=LONG_READ_TIMEOUT_S))
+    report = if_available(visit.metering.reports.GetReport(request, timeout=LONG_READ_TIMEOUT_S))
+    if by == "account":
+        found, names = await asyncio.gather(report, _account_names(visit))
+    else:
+        found, names = await report, {}
     return visit.render(
         "operator_reports.html",
         period=period,
@@ -44,7 +52,7 @@ async def show(visit: Visit) -> Response:
         groupings={name: _(words) for name, (words, _column, _groups) in GROUPINGS.items()},
         column=_(GROUPINGS[by][1]),
         found=found,
-        rows=[] if found is None else margin_rows(found.rows, by),
+        rows=[] if found is None else margin_rows(found.rows, by, names),
         places=2 if found is None else places_of(found),
         cost_of=known_cost_nanos,
         margin_of=margin_nanos,
@@ -55,7 +63,7 @@ async def show(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     period, by = _choice_in(visit)
     name = f"legato-report-{period.first}-{period.last}.csv"
-    return csv_response(visit, name, _file_row(pb.ReportRow()), _file_rows(visit, _request(period, by)))
+    return await csv_response(visit, name, _file_row(pb.ReportRow()), _file_rows(visit, _request(period, by)))
 
 
 class MarginRow(NamedTuple):
@@ -64,20 +72,26 @@ class MarginRow(NamedTuple):
     title: str
     sums: pb.ReportSums
     path: str = ""
-    # Of a model.
-    provider: str = ""
+    # The provider of a model, or the id of an account that is named.
+    details: str = ""
 
 
-def margin_rows(rows: Iterable[pb.ReportRow], by: str) -> list[MarginRow]:
-    return [
-        MarginRow(
-            _title(row, by),
-            row.sums,
-            f"/operator/accounts/{row.account_id}" if by == "account" and row.account_id else "",
-            row.provider if by == "model" else "",
-        )
-        for row in rows
-    ]
+def margin_rows(rows: Iterable[pb.ReportRow], by: str, account_names: Mapping[str, str]) -> list[MarginRow]:
+    return [_margin_row(row, by, account_names.get(row.account_id, "")) for row in rows]
+
+
+def _margin_row(row: pb.ReportRow, by: str, account_name: str) -> MarginRow:
+    if by == "account" and row.account_id:
+        path = f"/operator/accounts/{row.account_id}"
+        return MarginRow(account_name or row.account_id, row.sums, path, row.account_id if account_name else "")
+    return MarginRow(_title(row, by), row.sums, "", row.provider if by == "model" else "")
+
+
+async def _account_names(visit: Visit) -> dict[str, str]:
+    """Returns the names of accounts by id, as many as one call lists; none if auth does not answer."""
+    request = auth_pb2.ListAccountsRequest(page_size=ACCOUNTS_NAMED)
+    listed = await visit.optional(visit.auth.account_admin.ListAccounts(request), "accounts")
+    return {} if listed is None else {account.account_id: account.name for account in listed.accounts}
 
 
 def places_of(found: pb.GetReportResponse) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from starlette.responses import Response
 
 from console.display.language import N_, _
+from console.display.model_health import FAILING, RECOVERING, UNKNOWN, while_closed
 from console.display.service_words import service_words
 from console.services import RouterCalls
 from console.web.visit import Visit
@@ -21,9 +22,8 @@ from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 from services.rules.staged_files import StagedFile, find_obstacles
 
 BREAKERS: Final[dict[int, tuple[str, str]]] = {
-    pb.BREAKER_STATE_CLOSED: (N_("Healthy"), "good"),
-    pb.BREAKER_STATE_HALF_OPEN: (N_("Recovering"), "warn"),
-    pb.BREAKER_STATE_OPEN: (N_("Failing"), "bad"),
+    pb.BREAKER_STATE_HALF_OPEN: RECOVERING,
+    pb.BREAKER_STATE_OPEN: FAILING,
 }
 ROLES: Final[dict[int, str]] = {
     pb.CALL_ROLE_BASELINE: N_("serves"),
@@ -47,6 +47,23 @@ class RouterRoutes:
     # What a reload would do: lines that come and go, and the file, which may have mistakes.
     changes: tuple[str, ...] = ()
     file: StagedFile = field(default_factory=StagedFile)
+
+    def counts_of(self, target: pb.Target) -> tuple[int, int]:
+        """Returns the calls and the failures of a model in its place: a canary's are not those of the time before."""
+        if not target.HasField("canary"):
+            return target.attempts, target.failures
+        own = [
+            each
+            for each in self.outcomes
+            if each.role == pb.CALL_ROLE_CANARY
+            and (each.class_id, each.provider, each.model_name) == (target.class_id, target.provider, target.model_name)
+        ]
+        return sum(each.calls for each in own), sum(each.failures for each in own)
+
+    def health_of(self, target: pb.Target) -> tuple[str, str]:
+        if target.breaker_state == pb.BREAKER_STATE_CLOSED:
+            return while_closed(*self.counts_of(target))
+        return BREAKERS.get(target.breaker_state, UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +125,6 @@ def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacle
         status,
         routers=routers,
         obstacles=obstacles,
-        breakers=BREAKERS,
         rolled_back=_rolled_back(routers),
         versions={router.version for router in routers if not router.problem},
         evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),

@@ -12,14 +12,16 @@ from typing import Final, NamedTuple
 from starlette.responses import JSONResponse, Response
 
 from console.display.error_words import error_words
-from console.display.language import N_, _, ngettext
+from console.display.language import _, ngettext
+from console.display.model_health import FAILING, RECOVERING, UNKNOWN, while_closed
 from console.display.words import in_words, number, percent
 from console.pages.operator.ledger import last_audit
 from console.process_status import ProcessState, quantile, read_processes
 from console.web.visit import Visit
 
+CLOSED: Final = 0.0
 OPEN: Final = 2.0
-BREAKERS: Final = {0.0: (N_("Healthy"), "good"), 1.0: (N_("Recovering"), "warn"), OPEN: (N_("Failing"), "bad")}
+BREAKERS: Final = {1.0: RECOVERING, OPEN: FAILING}
 FIRST_TOKEN: Final = "gen_ai_server_time_to_first_token_seconds"  # noqa: S105
 CERTIFICATE_WARNING: Final = timedelta(days=7)
 # Beyond it an edge asks auth about every request.
@@ -176,11 +178,11 @@ def _load(state: ProcessState) -> str:
         return (
             NONE
             if running is None
-            else _("%(running)s of %(limit)s chats", running=_count(running), limit=_count(limit))
+            else _("Chats: %(running)s of %(limit)s", running=_count(running), limit=_count(limit))
         )
     if state.kind == "router":
         running = state.total("legato_upstream_running")
-        return NONE if running is None else _("%(running)s chats", running=_count(running))
+        return NONE if running is None else ngettext("%(num)s chat", "%(num)s chats", int(running))
     if state.kind == "metering":
         waiting = state.total("legato_operations_waiting")
         return NONE if waiting is None else _("%(count)s waiting", count=_count(waiting))
@@ -197,12 +199,13 @@ def _models(states: list[ProcessState]) -> list[tuple[str, str]]:
 
 def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple[str, Figure]]:
     key = f"model {model[0]} {model[1]}"
-    words, kind = BREAKERS.get(_worst_breaker(states, model), (N_("Not known"), "warn"))
-    yield f"{key} state", Figure(_(words), kind)
     labels = _labels(model)
     running, limits = (_sum_of_most(states, f"legato_upstream_{name}", labels) for name in ("running", "limit"))
     attempts = _sum(states, "legato_upstream_calls_total", **labels) or 0.0
     failures = _sum(states, "legato_upstream_attempts_total", outcome="failed", **labels) or 0.0
+    breaker = _worst_breaker(states, model)
+    words, kind = while_closed(attempts, failures) if breaker == CLOSED else BREAKERS.get(breaker, UNKNOWN)
+    yield f"{key} state", Figure(_(words), kind)
     yield (
         f"{key} running",
         Figure(

@@ -1,4 +1,4 @@
-// What the next request can cost, as the edge estimates what it holds: a token for four bytes, and what the service adds.
+// What the next request can cost, as the edge estimates what it holds: a token for four bytes, and what the character takes.
 
 import { count, dataOf, dollars, part, say } from "./elements.js";
 
@@ -29,7 +29,9 @@ export function showEstimate(requests) {
     each: parts.map((each) => `${each.model} ${roundedUp(each.nanos)}`).join(", "),
   });
   const credit = costs.free === null ? "" : ` ${say(nanos <= costs.free ? "credit" : "tooLittle", { credit: roundedUp(costs.free) })}`;
-  line.textContent = told + credit;
+  // Nobody knows before the question what of them fits it.
+  const added = costs.adds && requests.some((request) => !request.tools?.length) ? ` ${say("added")}` : "";
+  line.textContent = told + credit + added;
 }
 
 // Two digits that count, and cents at least; rounded up, as it is a limit.

@@ -4,6 +4,15 @@ import { dataOf, make, part, put, say } from "./elements.js";
 
 const advice = dataOf("advice");
 
+// In seconds, or by the largest units: nobody waits for 69,794 seconds.
+function inWords(seconds) {
+  const named = (value, unit) => new Intl.NumberFormat(document.documentElement.lang, { style: "unit", unit, unitDisplay: "long" }).format(value);
+  if (seconds <= 90) return named(seconds, "second");
+  const minutes = Math.ceil(seconds / 60);
+  const parts = [[Math.floor(minutes / 60), "hour"], [minutes % 60, "minute"]].filter(([value]) => value);
+  return parts.map((each) => named(...each)).join(" ");
+}
+
 export function hideFailures() {
   part("error").hidden = true;
   part("error").replaceChildren();
@@ -19,7 +28,7 @@ export function showFailure(error, title) {
   if (error.type) told.lang = "en";
   const box = part("error");
   if (title) put(box, make("p", "small", title));
-  put(box, told, make("p", "", wait ? `${text} ${say("retry", { seconds: wait })}` : text));
+  put(box, told, make("p", "", wait ? `${text} ${say("retry", { time: inWords(Number(wait)) })}` : text));
   if (shape) put(box, make("p", "mono small", requestId ? `${shape} · ${say("request", { id: requestId })}` : shape));
   box.hidden = false;
 }

@@ -1,25 +1,15 @@
 // Markdown as elements: whatever a text says, it becomes text, elements of this list, and links that a reader can judge. Nothing is
-// read as HTML, and nothing is loaded. Lengths and depths are bounded, so that no text takes long.
+// read as HTML, and nothing is loaded. Depths are bounded, and every character is looked at a bounded number of times, so that no text takes long.
 
 import { button, make, put, words } from "./elements.js";
+import { spansOf } from "./spans.js";
 
-const FENCE = /^([ \t]*)(`{3,}|~{3,})[^`]*$/;
+const FENCE = /^([ \t]*)(`{3,}(?!`)|~{3,}(?!~))[^`]*$/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+(\S.*)$/;
 const RULE = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^[ \t]*([-*+]|\d{1,9}[.)])(?:[ \t]+|$)/;
 const DEEPEST = 8;
-const INLINE = new RegExp([
-  /\\(?<escaped>[!-/:-@[-`{-~])/,
-  /(?<ticks>`+)(?<code>[^]{1,1000}?)(?<!`)\k<ticks>(?!`)/,
-  /!?\[(?<label>[^[\]]{0,500})\]\(\s{0,9}<?(?<target>[^\s<>()]{0,2000}(?:\([^\s<>()]{0,500}\)[^\s<>()]{0,500})?)>?(?:\s{1,9}"[^"]{0,500}")?\s{0,9}\)/,
-  /(?<!\w)(?<bare>https?:\/\/[^\s<>]{0,2000}[^\s<>.,:;!?'")\]*_`])/,
-  /\*\*(?=\S)(?<bold>[^]{0,300}?\S)\*\*(?!\*)/,
-  /(?<!\w)__(?=\S)(?<heavy>[^]{0,300}?\S)__(?!\w)/,
-  /\*(?=[^\s*])(?<italic>[^]{0,300}?[^\s*])\*(?!\*)/,
-  /(?<!\w)_(?=[^\s_])(?<slanted>[^]{0,300}?[^\s_])_(?!\w)/,
-].map((each) => each.source).join("|"), "g");
-
 const indentOf = (line) => /^[ \t]*/.exec(line)[0].replaceAll("\t", "    ").length;
 const cellsOf = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim());
 const startsBlock = (line) => [FENCE, HEADING, RULE, QUOTE].some((each) => each.test(line)) || /^(\D|1\D)/.test(ITEM.exec(line)?.[1] ?? "1");
@@ -135,18 +125,15 @@ export function addCode(text, parent) {
   parent.append(put(make("div", "copyable"), pre, copy));
 }
 
-function addInline(text, parent, isInLink = false) {
+function addInline(text, parent, isInLink = false, depth = 0) {
   let from = 0;
-  for (const found of text.matchAll(INLINE)) {
-    const { escaped, code, label, target, bare, bold, heavy, italic, slanted } = found.groups;
-    parent.append(text.slice(from, found.index));
-    from = found.index + found[0].length;
-    const inside = bold ?? heavy ?? italic ?? slanted;
-    const to = target ?? bare;
+  for (const { index, whole, escaped, code, label, to, emphasis, tag } of depth < DEEPEST ? spansOf(text) : []) {
+    parent.append(text.slice(from, index));
+    from = index + whole.length;
     if (escaped) parent.append(escaped);
     else if (code) parent.append(make("code", "", code.replace(/^ (.*) $/s, "$1")));
-    else if (inside) addInline(inside, parent.appendChild(make(bold ?? heavy ? "strong" : "em")), isInLink);
-    else if (isInLink || !addLink(label || to, to, parent)) parent.append(found[0]);
+    else if (emphasis) addInline(emphasis, parent.appendChild(make(tag)), isInLink, depth + 1);
+    else if (isInLink || !addLink(label || to, to, parent)) parent.append(whole);
   }
   parent.append(text.slice(from));
 }

@@ -1051,7 +1051,7 @@ class GetBalanceRequest(_message.Message):
     key_id: _builtins.str
     """If it is given, the response has the spend limits of the account and of this key."""
     tells_outlook: _builtins.bool
-    """Whether to tell the outlook."""
+    """Whether to tell the outlook, and the spend limits of the account."""
     def __init__(
         self,
         *,

@@ -1,15 +1,16 @@
 """The rows of the ledger that one batch reads and writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from services.chassis.changes import changes_between, to_json
+from services.chassis.changes import Change, changes_between, to_json
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     CHARGES,
+    COMMAND_LINE,
     AccountBalance,
     AccountChange,
     Adjust,
@@ -131,10 +132,19 @@ class BatchState:
             self.entries.append(effect.entry)
             if isinstance(operation, CreditOperation):
                 self._credits[effect.entry.kind, operation.operation_id] = effect.entry
+                self._tell_credit(operation)
         if effect.repayment is not None:
             self.entries.append(effect.repayment)
         if effect.owed is not None:
             self.owed_changes[effect.owed.request_id] = effect.owed
+
+    def _tell_credit(self, operation: CreditOperation) -> None:
+        if isinstance(operation, Grant | Adjust) and operation.is_by_command_line:
+            action: Literal["credit.granted", "credit.adjusted"] = (
+                "credit.granted" if isinstance(operation, Grant) else "credit.adjusted"
+            )
+            told = to_json([Change("amount_nanos", None, operation.amount_nanos)])
+            self.changes.append(AccountChange(action, operation.account_id, "", *COMMAND_LINE, self.now_us, told))
 
     def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
         booked, returned, claim, claimant, live_holds, key_id, hour_us = None, None, None, None, 0, "", None

@@ -156,7 +156,7 @@ class AccountChange(msgspec.Struct, frozen=True):
     """A change of an account, other than by chatting and paying, for the audit log. Fields are the table's columns,
     after its id."""
 
-    action: Literal["spend_limits.changed", "low_balance.changed"]
+    action: Literal["credit.adjusted", "credit.granted", "low_balance.changed", "spend_limits.changed"]
     account_id: str
     # Empty: the account as a whole.
     key_id: str
@@ -292,12 +292,15 @@ class Grant(CreditOperation, frozen=True):
 
     # What the statement says about it; None: nothing.
     reason: str | None = None
+    # The audit log tells it. What operators do on pages, they have told it before.
+    is_by_command_line: bool = False
 
 
 class Adjust(CreditOperation, frozen=True):
     """A correction of a balance."""
 
     reason: str
+    is_by_command_line: bool = False
 
 
 class ReturnPayment(CreditOperation, frozen=True):

@@ -21,6 +21,7 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, AnswerT, Reserve, Reserved
+from services.metering.ledger.spend import WHOLE_ACCOUNT
 from services.metering.limits import Limiter, RateAllowance, RateLimits
 from services.metering.servicers.spend_limits import from_spend
 from services.metering.store.failures import add_failures
@@ -196,8 +197,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             balance=operations.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos_per_million,
         )
-        if request.key_id and account.has_spend_limits:
-            key_ids = [checked_id(request.key_id, "key_id")]
+        if account.has_spend_limits and (request.key_id or request.tells_outlook):
+            key_ids = [checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT]
             spends = await self._database.read(list_spends, account_id, key_ids)
             response.spends.extend(map(from_spend, spends))
         if request.tells_outlook:

@@ -315,6 +315,7 @@ def to_grant(request: pb.GrantCreditsRequest) -> Grant:
         operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
         amount_nanos=request.amount_nanos,
+        is_by_command_line=current_user() == COMMAND_LINE,
     )
 
 
@@ -329,6 +330,7 @@ def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
         account_id=checked_id(request.account_id, "account_id"),
         amount_nanos=request.amount_nanos,
         reason=reason,
+        is_by_command_line=current_user() == COMMAND_LINE,
     )
 
 

@@ -1,28 +1,21 @@
 """What every page of an account says of credit that is used up, or soon will be."""
 
-import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from console.account.credit_notice import LEAST_PROMPT_TOKENS, CreditNotice, notice_of
-from console.routes import PAGES
 from console.web.visit import Console
 from edge.billing.prompt_estimate import UNSEEN_PROMPT_TOKENS
 from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.access_tokens import AccountRole
-from services.metering.servicers.metering import MeteringServicer
 from tests.console.auth_rows import MEMBER_ID
-from tests.console.backends import not_answering
-from tests.console.browser.pages import STATES
 from tests.console.clock import NOW_US
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import DOLLAR, FILLED_BALANCE_NANOS
 
 OUT = "This account is out of credit"
 LOW = "Credit is getting low"
-BALANCE = "MeteringService.GetBalance"
 ADD = '" href="/credit/add">Add credit</a>'
 
 
@@ -57,21 +50,6 @@ def test_credit_is_out_where_no_request_can_be_paid_and_low_by_the_threshold_or_
 
 def test_the_shortest_prompt_is_the_one_that_an_edge_holds_credit_for() -> None:
     assert LEAST_PROMPT_TOKENS == UNSEEN_PROMPT_TOKENS
-
-
-def test_every_page_of_an_account_says_that_it_is_out_of_credit(console: ConsoleHarness) -> None:
-    """All addresses of the list of pages, which has those of all pages."""
-    assert sum(page.is_of_account for page in PAGES) > 20
-    console.backends.fill()
-    console.grounding.fill()
-    console.backends.payments.begin_checkout()
-    console.metering.leave(0)
-    session = console.auth.sign_in()
-    for path in {path: None for path, _prepare in STATES.values()}:
-        console.backends.calls.clear()
-        answer = console.get(path, session)
-        assert OUT in answer.text or answer.status == 303, path
-        assert console.backends.calls.count(BALANCE) <= 1, path
 
 
 def test_enough_credit_is_not_told(console: ConsoleHarness) -> None:
@@ -149,35 +127,6 @@ def test_a_form_that_is_refused_and_a_page_that_is_missing_tell_it_and_operators
     assert (missing.status, OUT in missing.text) == (404, True)
     for path in ("/operator/accounts", "/operator/nowhere"):
         assert OUT not in console.get(path, session).text
-
-
-def test_while_metering_is_away_or_hangs_pages_are_there_without_it(
-    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    console.metering.leave(0)
-    session = console.auth.sign_in()
-    console.backends.fail = {BALANCE: not_answering()}
-    away = console.get("/security", session)
-    assert (away.status, OUT in away.text) == (200, False)
-    console.backends.fail = {}
-
-    async def hang(*_given: Any) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    monkeypatch.setattr(MeteringServicer, "GetBalance", hang)
-    console.backends.renew()
-    monkeypatch.setattr("console.account.credit_notice.WITHIN_S", 0.01)
-    hanging = console.get("/security", session)
-    assert (hanging.status, OUT in hanging.text) == (200, False)
-
-
-def test_a_fault_of_the_notice_is_logged_and_costs_no_page(
-    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged = console.log_stream.getvalue().count("page.failed")
-    monkeypatch.setattr("console.account.credit_notice.notice_of", None)
-    assert console.get("/security", console.auth.sign_in()).status == 200
-    assert console.log_stream.getvalue().count("page.failed") == logged + 1
 
 
 def test_the_threshold_is_the_one_of_notices(console: ConsoleHarness) -> None:

@@ -316,3 +316,15 @@ def _shifts(page: Page) -> int:
     shifts: int = page.evaluate("""new Promise(told => new PerformanceObserver(list => told(list.getEntries().length))
         .observe({ type: "layout-shift", buffered: true }) ?? setTimeout(told, 500, 0))""")
     return shifts
+
+
+def test_the_end_of_the_menu_is_in_sight_however_long_the_menu_is(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.auth.be_operator()
+    page = open_page("/")
+    page.set_viewport_size({"width": 1280, "height": 640})
+    button = page.get_by_role("button", name="Sign out").bounding_box()
+    assert button is not None
+    assert button["y"] + button["height"] <= 640
+    # It covers no page of the list for good.
+    page.get_by_role("link", name="Operator").click()
+    expect(page.get_by_role("heading", name="Live status")).to_be_visible()

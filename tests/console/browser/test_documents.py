@@ -47,6 +47,7 @@ def test_a_document_is_sent_with_its_progress(console: ConsoleHarness, open_page
     expect(page.get_by_role("rowheader", name="notes.txt")).to_be_visible()
     assert said[0] == "Waiting"
     assert any(text.startswith("Sending: ") for text in said)
+    assert "Received. It is read next." in said
     [document] = console.grounding.documents()
     assert said[-1] == f"Ready. Passages: {document.passages}"
     assert document.size_bytes == 35_000
@@ -64,6 +65,9 @@ def test_what_cannot_be_taken_is_told_beside_its_name(
     page.get_by_role("button", name="Add the document").click()
     rows = page.locator("[data-uploads] li")
     expect(rows.nth(4)).to_contain_text("Ready. Passages: 1")
+    # The list from before would deny it.
+    expect(page.get_by_text("No documents yet")).to_be_hidden()
+    expect(page.get_by_text("0 of 200")).to_be_hidden()
     expect(rows.nth(0)).to_contain_text("This file is too large: a document may have at most 64 KB.")
     expect(rows.nth(1)).to_contain_text("This file is empty.")
     expect(rows.nth(2)).to_contain_text("The document has no text.")

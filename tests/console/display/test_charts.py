@@ -1,10 +1,11 @@
 """Charts as SVG."""
 
+import re
 from datetime import date
 
 import pytest
 
-from console.display.charts import cost_chart, round_up
+from console.display.charts import CostChart, Series, cost_chart, round_up
 
 DOLLAR = 1_000_000_000
 
@@ -37,3 +38,27 @@ def test_many_series_are_drawn_in_five_colours_and_add_up() -> None:
 @pytest.mark.parametrize(("nanos", "top"), [(0, 0), (1, 1), (3, 5), (180, 200), (501, 1000)])
 def test_an_axis_ends_at_a_round_figure(nanos: int, top: int) -> None:
     assert round_up(nanos) == top
+
+
+def test_a_class_has_its_colour_whatever_it_costs_and_no_two_series_share_one() -> None:
+    when = date(2026, 11, 17)
+    for dearest in ("mezzo", "forte", "fortissimo"):
+        names = ("forte", "fortissimo", "mezzo", "old", "older", "oldest")
+        costs = {name: {when: 2 if name == dearest else 1} for name in names}
+        shown = cost_chart([when], costs, ["Tuesday"]).series
+        colours = {series.name: series.colour for series in shown}
+        assert [colours[name] for name in ("mezzo", "forte", "fortissimo")] == [1, 2, 3]
+        assert sorted(colours.values()) == [1, 2, 3, 4, 5]
+        alone = cost_chart([when], {dearest: {when: 1}}, ["Tuesday"])
+        assert alone.series[0].colour == colours[dearest]
+        assert f'class="s{colours[dearest]}"' in alone.svg
+
+
+def test_what_is_no_part_of_a_sum_is_not_added_up() -> None:
+    most, half = Series("95 of 100", (400,), 2), Series("Half", (300,), 1)
+    chart = CostChart((date(2026, 11, 17),), (most, half), ("Tuesday",), has_whole_titles=True, is_sum=False)
+    assert chart.top == 500
+    # Both stand on the ground.
+    bars = re.findall(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', chart.svg)
+    assert [float(y) + float(height) for y, height in bars] == [200, 200]
+    assert [float(height) for _y, height in bars] == [160, 120]

@@ -63,8 +63,11 @@ def test_a_translation_has_the_placeholders_and_the_markup_of_its_message() -> N
 def test_words_are_in_the_language_of_the_visit_and_nothing_is_singular_in_french() -> None:
     assert gettext("Sign out") == "Se déconnecter"
     one, many = "One field needs another look", "%(num)s fields need another look"
-    assert ngettext(one, many, 0) == ngettext(one, many, 1) != ngettext(one, many, 2)
+    # Words that say that it is one do not say that it is none.
+    assert ngettext(one, many, 0) == "0 champs sont à revoir"
     assert ngettext(one, many, 1234) == "1\N{NO-BREAK SPACE}234 champs sont à revoir"
+    one, many = "%(num)s page", "%(num)s pages"
+    assert [ngettext(one, many, num) for num in (0, 1, 2)] == ["0 page", "1 page", "2 pages"]
 
 
 @pytest.mark.usefixtures("french")
@@ -98,3 +101,37 @@ def test_the_footer_switches_the_language_and_leads_back(console: ConsoleHarness
     assert 'name="next" value="/keys?q=a"' in shown
     for given in ({"language": "xx"}, {"language": "fr", "next": "//evil.example"}):
         assert console.post("/language", given).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("spoken", ["en", "fr"])
+def test_every_count_is_written_with_none_one_and_two(spoken: str) -> None:
+    language.speak(spoken)
+    wrong = []
+    for one, many in marked_words().items():
+        if not many:
+            continue
+        forms = {num: language.plural_form(one, many, num) for num in (0, 1, 2)}
+        names = {name for form in forms.values() for name in re.findall(r"%\((\w+)\)s", form)}
+        told = {num: form % dict.fromkeys(names, num) for num, form in forms.items()}
+        # One may be said in words; none and two are told with their figure.
+        if not all(str(num) in told[num] for num in (0, 2)):
+            wrong.append(forms)
+        # A word that changes in one language may stay as it is in the other.
+        if one != many and forms[1] == forms[2] and spoken == "en":
+            wrong.append(forms)
+        if forms[0] not in (forms[1], forms[2]):
+            wrong.append(forms)
+    language.speak("en")
+    assert wrong == []
+
+
+def test_what_is_counted_has_a_form_for_one() -> None:
+    """Placeholders that stand for a count; what is never one, such as a limit, has other names."""
+    counted = re.compile(r"%\((?:num|n|count|charged|requests|running|others)\)s (?!of |more |and |waiting)[a-z]")
+    never_one = {
+        "The PDF has %(count)s pages; the limit is %(most)s.",
+        "The account is adding %(running)s documents already. Please retry when one of them is ready.",
+    }
+    plurals = {one for one, many in marked_words().items() if many}
+    found = [one for one in marked_words() if counted.search(one) and one not in plurals | never_one]
+    assert sorted(found) == []

@@ -73,3 +73,18 @@ def test_as_many_places_are_shown_as_amounts_have() -> None:
 def test_browsers_are_told_in_french() -> None:
     assert words.browser_words("Firefox on Linux") == "Firefox sur Linux"
     assert words.browser_words("Unknown browser") == "Navigateur inconnu"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.2, "1 second"),
+        (90, "90 seconds"),
+        (91, "2 minutes"),
+        (3540, "59 minutes"),
+        (3541, "1 hour"),
+        (69_794, "19 hours and 24 minutes"),
+    ],
+)
+def test_a_wait_is_told_in_units_that_people_use(seconds: float, told: str) -> None:
+    assert words.wait_words(seconds) == told

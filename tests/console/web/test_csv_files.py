@@ -64,8 +64,33 @@ def test_no_file_breaks_off_on_an_odd_value(console: ConsoleHarness, path: str, 
         assert console.get(f"{path}?{urlencode(query)}", cookie).status == 200, query
 
 
-def test_a_file_that_cannot_be_finished_is_cut_off_and_not_taken_for_whole(console: ConsoleHarness) -> None:
+@pytest.mark.parametrize(
+    ("path", "call"),
+    [
+        ("/usage.csv", "MeteringService.ListUsage"),
+        ("/requests.csv", "StatementService.ListRequests"),
+        ("/credit.csv", "StatementService.ListLedgerEntries"),
+        ("/settings/audit-log.csv", "AuditService.ListAuditEvents"),
+        ("/security/audit-log.csv", "AuditService.ListAuditEvents"),
+        ("/operator/audit-log.csv", "AuditService.ListAuditEvents"),
+        ("/operator/reports.csv", "ReportService.GetReport"),
+    ],
+)
+def test_a_file_that_cannot_be_begun_is_a_page_that_says_so(console: ConsoleHarness, path: str, call: str) -> None:
     console.backends.fill()
+    console.auth.be_operator()
+    console.backends.fail = {call: not_answering()}
+    answer = console.get(path, console.auth.sign_in())
+    assert (answer.status, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert "content-disposition" not in answer.headers
+
+
+def test_a_file_that_cannot_be_finished_is_cut_off_and_not_taken_for_whole(
+    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.pages.account.credit.FILE_PAGE_SIZE", 10)
+    console.backends.fill()
+    console.backends.answered_first = {"StatementService.ListLedgerEntries": 1}
     console.backends.fail = {"StatementService.ListLedgerEntries": not_answering()}
     with pytest.raises(http.client.HTTPException):
         console.get("/credit.csv", console.auth.sign_in())

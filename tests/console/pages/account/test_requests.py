@@ -36,3 +36,12 @@ def test_a_request_is_found_by_the_ids_that_clients_have(console: ConsoleHarness
     unknown = console.get(f"/requests/{request_id(7)}", session)
     assert unknown.status == 404
     assert "No such request" in unknown.text
+
+
+def test_days_that_are_given_in_the_other_order_are_put_right_and_it_is_said(console: ConsoleHarness) -> None:
+    console.backends.fill()
+    session = console.auth.sign_in()
+    for path in ("/requests", "/credit/entries", "/settings/audit-log"):
+        text = console.get(f"{path}?from=2026-10-20&to=2026-10-02", session).text
+        assert "The first day was after the last: 2\N{EN DASH}20 October 2026 is shown." in text, path
+        assert "The first day was after" not in console.get(f"{path}?from=2026-10-02&to=2026-10-20", session).text

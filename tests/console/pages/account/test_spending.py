@@ -1,5 +1,7 @@
 """Spend limits: what owners see and set, and what a rotated key inherits."""
 
+import re
+
 import pytest
 
 from services.chassis.access_tokens import AccountRole
@@ -51,6 +53,26 @@ def test_a_key_gets_no_more_than_the_account_and_the_page_says_so(console: Conso
     assert answer.status == 400
     assert "cannot exceed the account" in answer.text
     assert console.metering.limits(KEY_ID) == SpendLimits(day_nanos=1_200_000_000)
+
+
+@pytest.mark.parametrize(("path", "key_id"), [(PAGES[0], ""), (PAGES[1], KEY_ID)])
+def test_a_limit_that_is_reached_already_is_asked_about_with_the_figures(
+    console: ConsoleHarness, path: str, key_id: str
+) -> None:
+    console.backends.fill()
+    session, before = console.auth.sign_in(), console.metering.limits(key_id)
+    asked = console.post(path, {"day": "", "month": "0.1", "total": ""}, session)
+    assert asked.status == 400
+    assert re.search(r"\$\d+\.\d\d of \$0\.10 a month is spent: new requests are refused until the first", asked.text)
+    assert "Set them all the same" in asked.text
+    assert console.metering.limits(key_id) == before
+    meant = {"day": "", "month": "0.1", "total": "", "reached": "on"}
+    answer = console.post(path, meant, session)
+    assert console.metering.limits(key_id) == SpendLimits(month_nanos=100_000_000)
+    assert "One of them is reached: new requests are refused." in console.follow(answer, session).text
+    # What was reached before is no surprise.
+    again = console.post(path, {"day": "900", "month": "0.1", "total": ""}, session)
+    assert again.status == (303 if not key_id else 400)
 
 
 def test_setting_limits_needs_a_recent_proof(console: ConsoleHarness) -> None:

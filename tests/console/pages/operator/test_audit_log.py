@@ -1,5 +1,7 @@
 """The audit log of the whole service."""
 
+import re
+
 from tests.console.auth_rows import OTHER_ACCOUNT_ID
 from tests.console.harness import ConsoleHarness
 
@@ -22,3 +24,10 @@ def test_events_of_all_accounts_have_the_names_of_their_accounts(console: Consol
     narrowed = console.get(f"/operator/audit-log?account={OTHER_ACCOUNT_ID}&object=key_0000000000000103", session).text
     assert "revoked the key" in narrowed
     assert "created the user" not in narrowed
+
+
+def test_events_are_in_the_order_of_time_though_some_were_told_later(console: ConsoleHarness, session: str) -> None:
+    console.backends.fill()
+    times = re.findall(r'<td><time datetime="([^"]+)"', console.get("/operator/audit-log", session).text)
+    assert len(times) > 5
+    assert times == sorted(times, reverse=True)

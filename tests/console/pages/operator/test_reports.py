@@ -27,7 +27,10 @@ def test_report_shows_revenue_cost_and_margin_and_says_what_is_unknown(console: 
         ("class", ("fortissimo", "forte", "mezzo", "No class")),
         ("provider", ("maple", "Unknown")),
         ("model", ("maple-large", "maple-small", "Unknown")),
-        ("account", ("/operator/accounts/acct_0123456789abcdef",)),
+        (
+            "account",
+            ('href="/operator/accounts/acct_0123456789abcdef">Analytical Engines</a>', ">acct_0123456789abcdef<"),
+        ),
         ("moon", ("By day",)),
     ):
         text = console.get(f"/operator/reports?period=30&by={by}", session).text

@@ -58,6 +58,9 @@ def test_new_models_are_shown_with_their_outcomes_beside_those_that_serve(
     ):
         assert words in text, words
     assert "New models of mezzo" not in text
+    # Its own, and not those of its other class.
+    row = text[text.index("canary, 5") :].partition("</tr>")[0]
+    assert re.findall(r'<td class="number wide-only">(\d+)</td>', row)[-2:] == ["120", "30"]
 
 
 def test_commands_that_change_the_routes_are_shown_and_no_form_does(console: ConsoleHarness, session: str) -> None:

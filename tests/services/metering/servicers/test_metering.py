@@ -16,7 +16,8 @@ from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.notices import NoticeRules
-from services.metering.ledger.records import DAY_US
+from services.metering.ledger.records import COMMAND_LINE, DAY_US
+from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
 from services.metering.store import batches
 from services.metering.store.accounts import set_threshold
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
@@ -62,6 +63,17 @@ async def test_the_outlook_tells_the_threshold_and_what_the_last_week_cost(
     assert (await stub.GetBalance(request)).outlook.low_balance_nanos == 25
     request.tells_outlook = False
     assert not (await stub.GetBalance(request)).HasField("outlook")
+
+
+async def test_the_limits_of_the_account_come_with_the_outlook(channel: grpc.aio.Channel, writer: Writer) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    request = pb.GetBalanceRequest(account_id=ACCOUNT, tells_outlook=True)
+    assert not (await stub.GetBalance(request)).spends
+    for key_id in (WHOLE_ACCOUNT, KEY):
+        await writer.submit(SetSpendLimits(ACCOUNT, key_id, SpendLimits(day_nanos=500), COMMAND_LINE), str)
+    [told] = (await stub.GetBalance(request)).spends
+    assert (told.key_id, told.limits.day_nanos) == (WHOLE_ACCOUNT, 500)
+    assert not (await stub.GetBalance(pb.GetBalanceRequest(account_id=ACCOUNT))).spends
 
 
 async def test_void_leaves_a_mark_that_a_late_reserve_finds(ask: Ask, admin: Any) -> None:

@@ -1,12 +1,13 @@
 """Changes of an account, which metering keeps for the audit log until auth has them."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from legato_protos.metering.v1 import notices_pb2, spend_limits_pb2
 from legato_protos.metering.v1 import outbox_pb2 as pb
+from legato_protos.metering.v1.metering_pb2 import AdjustCreditsRequest, GrantCreditsRequest
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
@@ -22,6 +23,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.notices import NoticeRules
 from services.metering.ledger.records import ChangedBy
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.notices import NoticeThresholdServicer
 from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
@@ -135,3 +137,24 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
             await outbox.Acknowledge(pb.AcknowledgeRequest(change_ids=[first.change_id]))
         assert (await outbox.ListPending(pb.ListPendingRequest())).changes == [second]
     await server.stop(1)
+
+
+async def test_credit_that_the_command_line_books_is_told_to_the_audit_log_once(
+    database: Database, writer: Writer
+) -> None:
+    servicer, context = CreditAdminServicer(database, writer), cast(Any, None)
+    for _ in range(2):
+        await servicer.GrantCredits(
+            GrantCreditsRequest(operation_id="one", account_id=ACCOUNT, amount_nanos=7), context
+        )
+    adjustment = AdjustCreditsRequest(operation_id="two", account_id=ACCOUNT, amount_nanos=-3, reason="A test")
+    await servicer.AdjustCredits(adjustment, context)
+    told = (await OutboxServicer(database).ListPending(pb.ListPendingRequest(), context)).changes
+    assert [(each.action, each.account_id, each.user_id) for each in told] == [
+        ("credit.granted", ACCOUNT, ""),
+        ("credit.adjusted", ACCOUNT, ""),
+    ]
+    assert [to_changes(each.changes) for each in told] == [
+        [Change("amount_nanos", None, 7)],
+        [Change("amount_nanos", None, -3)],
+    ]
