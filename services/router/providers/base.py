@@ -61,6 +61,8 @@ class ProviderRoute:
     prompt_cache_key: bool = False
     # Whether requests mark what the provider may cache, where it caches nothing else.
     prompt_caching: bool = True
+    # Whether system messages stay within the conversation, at models that take them there.
+    system_inside: bool = True
 
 
 @dataclass(slots=True, repr=False)
