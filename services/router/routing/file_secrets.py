@@ -13,7 +13,7 @@ _PLAIN_KEYS: Final = frozenset(
     | {"character", "evidence", "base_url", "queue_metrics_url", "continues"}
 )
 _SECRET_KEY: Final = re.compile(r"key|token|secret|password|auth|credential", re.IGNORECASE)
-_SECRET_ADDRESS: Final = re.compile(r"//[^/@\s]*@|\?.")
+_SECRET_ADDRESS: Final = re.compile(r"//[^/@\s]*@|\?(?!api-version=[0-9a-z-]{1,32}$).")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # Letters and digits without an end: no word, and no name of a model. Accounts have ids like that.
 _LONG_RUN: Final = re.compile(r"(?<![A-Za-z0-9])(?<!acct_)(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[A-Za-z0-9]{16,}")

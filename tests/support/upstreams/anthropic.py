@@ -152,6 +152,8 @@ def _check(recorded: Recorded) -> None:
     max_tokens = request.get("max_tokens")
     require(isinstance(max_tokens, int) and max_tokens >= 1, "max_tokens: Field required")
     require(request.get("stream") or 3600 * max_tokens <= 600 * 128_000, "streaming is required for long requests")
+    for stop in request.get("stop_sequences", ()):
+        require(stop.strip(), "stop_sequences: each stop sequence must contain non-whitespace")
     _check_marks(request)
     _check_tools(request)
     takes_system = request["model"].startswith(_TAKES_SYSTEM_INSIDE)

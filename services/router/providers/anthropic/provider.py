@@ -65,12 +65,17 @@ class AnthropicProvider(HttpProvider):
         self._marks_prefix = route.prompt_caching
         self._system_inside = route.system_inside
         super().__init__(route, timeouts, {"anthropic-version": route.version})
+        # The API refuses a request without it.
+        self.needs_max_tokens = True
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         return {"x-api-key": api_key} if self._version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
 
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"
+
+    def _refuses_stop(self, stop: str) -> bool:
+        return not stop.strip()
 
     def _write_body(self, call: ProviderCall) -> bytes:
         keeps_system_inside = self._system_inside and takes_system_inside(call.model_name)

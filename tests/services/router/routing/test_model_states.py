@@ -82,6 +82,7 @@ def test_provider_s_key_is_sent_to_its_own_server_alone(url: str, api_key: str) 
 
 class PlayedProvider:
     def __init__(self, *, is_reachable: bool = True, names: Sequence[str] = ()) -> None:
+        self.needs_max_tokens = False
         self.warmed = 0
         self.closed = 0
         self._is_reachable = is_reachable

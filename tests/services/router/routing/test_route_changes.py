@@ -108,10 +108,10 @@ def test_settings_of_models_and_providers_are_told_without_secrets(tmp_path: Pat
     assert ("MODEL_SETTING", "bundled", "context_tokens", "500", "600") in told
     assert ("MODEL_SETTING", "bundled", "idle_s", "60.0", "9.0") in told
     assert ("MODEL_SETTING", "bundled", "cost.output", "", "2.00") in told
-    hidden = GOOD.replace("host.test", "me:canary@host.test").replace("zdr = true", "zdr = false")
+    hidden = GOOD.replace("host.test/v1", "host.test/v1?canary").replace("zdr = true", "zdr = false")
     told = changes_of(path, GOOD, hidden, "secret-2")
     assert told == [
-        ("PROVIDER_SETTING", "host", "base_url", "https://host.test/v1", "https://***@host.test/v1"),
+        ("PROVIDER_SETTING", "host", "base_url", "https://host.test/v1", "https://host.test/v1?***"),
         ("PROVIDER_SETTING", "host", "api_key", "", ""),
         ("PROVIDER_SETTING", "host", "body", "", ""),
     ]

@@ -177,6 +177,15 @@ async def test_what_is_not_sent_as_it_came_is_told(
     assert set(call.ignored) == ignored
 
 
+async def test_blank_stops_are_left_out_and_named(upstream: AnthropicUpstream) -> None:
+    call = changed(CALL, parameters_json=b'{"stop":["\\n","END",""," \\t"]}')
+    assert (await asked(upstream, call))["stop_sequences"] == ["END"]
+    assert call.ignored == ["stop"]
+    call = changed(CALL, parameters_json=b'{"stop":"\\n\\n"}')
+    assert "stop_sequences" not in await asked(upstream, call)
+    assert call.ignored == ["stop"]
+
+
 @pytest.mark.parametrize(
     ("choice", "parameters", "sent"),
     [
