@@ -10,7 +10,8 @@ def test_empty_tools_are_the_plain_path() -> None:
 
 
 def test_calls_at_once_are_ignored_without_tools_and_named() -> None:
-    for tools in ([], None):
+    no_tools: tuple[list[object] | None, ...] = ([], None)
+    for tools in no_tools:
         for given in (True, False):
             assert decode(parallel_tool_calls=given, tools=tools).ignored == ("parallel_tool_calls",)
         assert decode(parallel_tool_calls=None, tools=tools).ignored == ()
