@@ -117,6 +117,9 @@ async def decode_chat(body: bytes) -> ChatBody:
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
+    if decoded.parallel_tool_calls is not None and not tool_names:
+        # Servers refuse it without tools.
+        ignored += ("parallel_tool_calls",)
     return ChatBody(
         model="auto" if decoded.model is None else decoded.model,
         stream=bool(decoded.stream),

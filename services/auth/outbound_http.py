@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Final
-from urllib.parse import urlsplit
 
 from services.chassis.http_client.failures import HostUnknown, Interrupted, InvalidResponse, TimedOut, TlsFailed
 from services.chassis.http_client.fetch import fetch_once
@@ -113,12 +112,11 @@ class OutboundHttp:
     async def request(self, url: str, headers: Mapping[str, str], body: bytes | None = None) -> tuple[int, bytes]:
         """Returns the status and the content, by POST if there is a body; raises RequestFailed."""
         origin, path = read_url(url, self._tls)
-        query = urlsplit(url).query
         try:
             async with self._permits:
                 response = await fetch_once(
                     origin,
-                    (path or "/") + (f"?{query}" if query else ""),
+                    path or "/",
                     headers,
                     body,
                     timeout_s=self._timeout_s,

@@ -25,7 +25,7 @@ from services.router.grounding.grounding import Grounded, Grounding
 from services.router.grounding.rounds import Rounds
 from services.router.grounding.search_tool import SearchTool
 from services.router.prompts import tokens
-from services.router.prompts.conversation import digest_cache_key, digest_conversation
+from services.router.prompts.conversation import digest_cache_key, digest_conversation, digest_instructions
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.routing.continuation import (
@@ -179,6 +179,7 @@ class Completions:
         if self.model_states.by_class[record.class_id].tells_conversations:
             # Before grounding adds to the client's messages, which follow the character.
             prompt.conversation = digest_conversation(chat.account_id, islice(prompt.messages.parsed, 1, None))
+            prompt.cache_key = digest_instructions(chat.account_id, prompt.messages.parsed, prompt.tools.json)
         if chat.prompt_cache_key_digest:
             prompt.cache_key = digest_cache_key(chat.account_id, chat.prompt_cache_key_digest)
         if self._grounding is not None and not prompt.tools.json:

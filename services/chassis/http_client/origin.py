@@ -30,10 +30,11 @@ class Origin:
 
 
 def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = None) -> tuple[Origin, str]:
-    """Splits a URL into its origin and path. `tls` replaces the default trust store."""
+    """Splits a URL into its origin, and its path with the query. `tls` replaces the default trust store."""
     parts = urlsplit(url)
     tls = (tls or _usual_trust()) if parts.scheme == "https" else None
-    return Origin(parts.hostname or "", parts.port or (443 if tls else 80), tls, socket), parts.path
+    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path
+    return Origin(parts.hostname or "", parts.port or (443 if tls else 80), tls, socket), path
 
 
 def has_host(url: str) -> bool:

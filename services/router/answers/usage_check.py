@@ -51,13 +51,14 @@ class UsageCheck:
     """Checks the usage that a provider reports for one call."""
 
     context_tokens: int
-    # The limit sent to the model.
     max_tokens: int
     # Our own count.
     prompt_tokens: int
     # Time since the model was called.
     age_s: Callable[[], float]
     on_violation: Callable[[Violation], None]
+    # Whether the model was sent the limit. One that was not does no wrong beyond it, and is charged up to it.
+    is_limit_told: bool = True
 
     def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
         """Returns the usage with implausible counts replaced by None; `output_tokens` is our own count."""
@@ -68,10 +69,13 @@ class UsageCheck:
         if not self.believes_output(usage.completion_tokens or 0, output_tokens):
             self.on_violation(Violation.COMPLETION_TOKENS)
             usage = replace(usage, completion_tokens=None)
+        if not self.is_limit_told and (usage.completion_tokens or 0) > self.max_tokens:
+            usage = replace(usage, completion_tokens=self.max_tokens)
         return usage
 
     def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
-        if told_tokens > min(self.context_tokens, _with_margin(self.max_tokens)):
+        most_tokens = _with_margin(self.max_tokens) if self.is_limit_told else self.context_tokens
+        if told_tokens > min(self.context_tokens, most_tokens):
             return False
         # The elapsed time is read last, since hardly any answer needs it.
         free_tokens = MOST_TIMES_OURS * output_tokens + FREE_TOKENS

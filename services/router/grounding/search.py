@@ -50,7 +50,8 @@ _found: Final = msgspec.json.Decoder(_Found)
 class SearxSearch:
     def __init__(self, base_url: str, timeout_s: float) -> None:
         origin, path = read_url(base_url)
-        self._path = f"{path.rstrip('/')}/search"
+        path, mark, query = path.partition("?")
+        self._path = f"{path.rstrip('/')}/search{mark}{query}"
         self._timeout_s = timeout_s
         self._connections = ConnectionPool(origin, timeout_s)
         headers = {

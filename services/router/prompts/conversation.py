@@ -1,4 +1,5 @@
-"""Recognises the turns of one conversation by how it begins, so that they meet the same prompt cache.
+"""Recognises requests that begin alike, so that they meet the same prompt cache: turns of one conversation, and the
+first turns of conversations with the same instructions.
 
 The digest never leaves the router: what a provider may be told of it is derived with a secret.
 """
@@ -20,10 +21,23 @@ def digest_conversation(account_id: str, messages: Iterable[Message]) -> bytes:
     system messages and the first of the user. Only their texts count, since clients move cache marks between turns."""
     digest = hashlib.sha256(account_id.encode())
     for message in _opener(messages):
-        texts = message.texts
-        digest.update(b"\n%s %d" % (message.role.encode(), len(texts)))
-        for text in texts:
-            digest.update(_excerpt(text))
+        _add_texts(digest, message)
+    return digest.digest()
+
+
+def digest_instructions(account_id: str, messages: Iterable[Message], tools_json: bytes) -> bytes:
+    """Returns what the first turns of several conversations have in common: their account, the leading system messages,
+    the character included, and the tools. It is empty from the second turn on: a vendor sends only so many requests
+    a minute with the same key to one server, so longer conversations have keys of their own."""
+    digest = hashlib.sha256(b"first %b" % account_id.encode())
+    is_leading = True
+    for message in messages:
+        if message.role not in ("system", "user"):
+            return b""
+        is_leading = is_leading and message.role == "system"
+        if is_leading:
+            _add_texts(digest, message)
+    digest.update(b"\ntools" + _excerpt(tools_json))
     return digest.digest()
 
 
@@ -43,7 +57,14 @@ def _opener(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
 
 
-def _excerpt(text: Raw) -> bytes:
+def _add_texts(digest: "hashlib._Hash", message: Message) -> None:
+    texts = message.texts
+    digest.update(b"\n%s %d" % (message.role.encode(), len(texts)))
+    for text in texts:
+        digest.update(_excerpt(text))
+
+
+def _excerpt(text: Raw | bytes) -> bytes:
     text_json = memoryview(text)
     size_bytes = len(text_json)
     ends = (text_json,) if size_bytes <= 2 * END_BYTES else (text_json[:END_BYTES], text_json[-END_BYTES:])

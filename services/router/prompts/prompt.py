@@ -63,7 +63,8 @@ class Prompt:
     offered_tools: Tools | None = None
     # The digest of the conversation, where the class uses it.
     conversation: bytes = b""
-    # The digest of the client's own `prompt_cache_key`, if it sent one.
+    # What chooses the prompt cache before the conversation does: the digest of the client's own `prompt_cache_key`, or,
+    # in a first turn, of the instructions.
     cache_key: bytes = b""
     # The beginning of the answer, which the model is to continue.
     answer_prefix: str = ""

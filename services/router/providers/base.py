@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import Raw
 
 from services.router.prompts.fitting import Figures
 from services.router.schema.messages import Messages
@@ -51,6 +52,8 @@ class ProviderRoute:
     region: str = ""
     # API version, if the provider has several.
     version: str = ""
+    # Whether each request has an output limit, or only those where the client, the window or the credit sets one.
+    always_max_tokens: bool = False
     # Whether requests to an OpenAI-compatible server ask it not to store them.
     no_store: bool = True
     # Whether it accepts only tool call ids in Mistral's format.
@@ -61,6 +64,8 @@ class ProviderRoute:
     prompt_cache_key: bool = False
     # Whether requests mark what the provider may cache, where it caches nothing else.
     prompt_caching: bool = True
+    # Whether system messages stay within the conversation, at models that take them there.
+    system_inside: bool = True
 
 
 @dataclass(slots=True, repr=False)
@@ -72,10 +77,13 @@ class ProviderCall:
     messages: Messages
     tools: Tools
     parameters: Parameters
+    # The output limit, beyond which the answer is cut.
     max_tokens: int
     stream: bool
     # What requests with the same beginning have in common, which no provider is told; empty: nothing is known.
     cache_identity: bytes = b""
+    # Whether the model is sent that limit; a provider whose `needs_max_tokens` is set sends it always.
+    is_limit_told: bool = True
     # How long the first token, or a whole answer, is waited for, if that is less than the timeouts allow.
     patience_s: float | None = None
     # Trace context for the provider; empty: none is sent.
@@ -92,6 +100,16 @@ class ProviderCall:
     def ignore(self, names: Iterable[str]) -> None:
         """Notes parameters that are not sent as the client sent them, if the client sent them."""
         self.ignored += [name for name in names if name in self.parameters.fields and name not in self.ignored]
+
+    def leave_out_stops(self, is_refused: Callable[[str], bool]) -> None:
+        """Leaves out the stops that the provider would refuse, and keeps the others."""
+        stops = self.parameters.known.stops
+        kept = [stop for stop in stops if not is_refused(stop)]
+        if len(kept) == len(stops):
+            return
+        self.ignore(("stop",))
+        others = self.parameters.without(("stop",))
+        self.parameters = others.with_fields({"stop": Raw(msgspec.json.encode(kept))} if kept else {})
 
 
 @dataclass(slots=True)
@@ -211,6 +229,8 @@ class CannotDo(ProviderError):
 class Provider(Protocol):
     # What OpenTelemetry calls it.
     telemetry_name: str
+    # Whether each request needs an output limit.
+    needs_max_tokens: bool
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """Yields the pieces of the answer; the one marked `last` ends it, or ProviderError is raised.

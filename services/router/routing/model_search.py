@@ -1,7 +1,7 @@
 """One chat's search for a model: fits the request to each model, calls it, and notes why it refused."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -174,7 +174,10 @@ class ModelSearch:
         span = begin_span(target, self.attempts.count, max_tokens, model_state.provider.telemetry_name)
         call = _make_call(prompt, parameters, target, max_tokens, streams=streams)
         call.ignored += ignored
-        longest_tokens = longest_output_tokens(max_tokens, model_state.calibration.answer_ratio)
+        call.is_limit_told = self._tells_limit(model_state, call)
+        # The model's own count ends the answer if the model knows the limit, else ours does.
+        answer_ratio = model_state.calibration.answer_ratio
+        longest_tokens = longest_output_tokens(max_tokens, answer_ratio) if call.is_limit_told else max_tokens
         gathers = not chat.stream
         gathering = Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens) if gathers else None
         call.sink = gathering or self.sink
@@ -193,7 +196,7 @@ class ModelSearch:
             end_span(span, error)
             if not isinstance(error, ProviderError):
                 raise
-            self.again = self._after(error, planned, max_tokens)
+            self.again = self._after(error, planned, call)
             self.retry = _retry_of(error, planned, was_left=patience_s is not None)
             if whole_s is not None and isinstance(error, ProviderTimedOut):
                 model_state.pace.forget()
@@ -213,6 +216,7 @@ class ModelSearch:
             max_tokens,
             longest_tokens,
             is_whole=gathering is not None and not gathering.is_cut,
+            is_limit_told=call.is_limit_told,
             ignored=call.ignored,
             span=span,
         )
@@ -223,6 +227,12 @@ class ModelSearch:
             self.empty = upstream
             return None
         return upstream
+
+    def _tells_limit(self, model_state: ModelState, call: ProviderCall) -> bool:
+        """Tells if the model is sent an output limit: if the client, the window or the credit sets one, or the answer
+        cannot be cut on its way. Vendors reserve what is sent, and count it against their limits."""
+        is_limited = self.chat.HasField("max_tokens") or call.max_tokens < model_state.target.max_output_tokens
+        return is_limited or not call.stream or model_state.provider.needs_max_tokens
 
     def _whole_answer_s(self, model_state: ModelState, max_tokens: int) -> float | None:
         """Returns how long the answer takes at most if it is short enough to be asked for whole, else None."""
@@ -257,12 +267,12 @@ class ModelSearch:
         """Tells if the chat may be sent to another model."""
         return self.attempts.count - self.attempts.refits < self.most_attempts
 
-    def _after(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
+    def _after(self, error: ProviderError, planned: _PlannedCall, call: ProviderCall) -> _PlannedCall | None:
         """Returns what the model may take instead of a call that it refused."""
         if planned.streams and error.param == STREAM_FIELD:
             return planned._replace(streams=False)
         dropped = [] if planned.ignored else dropped_after(error, self.prompt.parameters)
-        return planned._replace(ignored=dropped) if dropped else self._refit(error, planned, max_tokens)
+        return planned._replace(ignored=dropped) if dropped else self._refit(error, planned, call)
 
     def _count_begun(self, upstream: Upstream) -> None:
         """Has the outcome of a call counted when it ends. A canary that failed before is judged now: another model
@@ -318,14 +328,18 @@ class ModelSearch:
             return self.refusals.refused
         return self.refusals.to_raise()
 
-    def _refit(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
+    def _refit(self, error: ProviderError, planned: _PlannedCall, call: ProviderCall) -> _PlannedCall | None:
         """Returns a call with a lower max_tokens that may fit, once, if the model refused for length."""
-        if error.figures is None:
+        figures = error.figures
+        if figures is None:
             return None
-        model_state, model_tokens = planned.model_state, model_prompt_tokens(max_tokens, error.figures)
+        if not call.is_limit_told:
+            # The total is of the prompt and a limit that is the server's own.
+            figures = replace(figures, total_tokens=None)
+        model_state, model_tokens = planned.model_state, model_prompt_tokens(call.max_tokens, figures)
         if model_tokens is not None:
             model_state.calibration.note(self.counted, model_tokens)
-        fitting_tokens = refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
+        fitting_tokens = refit_max_tokens(call.max_tokens, model_state.target.context_tokens, figures)
         if fitting_tokens is None or planned.is_refit:
             return None
         return planned._replace(max_tokens=fitting_tokens, is_refit=True)

@@ -10,11 +10,11 @@ import msgspec
 from services.chassis.http_client.origin import has_host
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute
-from services.router.providers.openai.provider import takes_cache_key
+from services.router.providers.openai.known_hosts import host_of
 from services.router.routing import route_file as kinds
 from services.router.routing.api_keys import KeySource
 from services.router.routing.region import read_region
-from services.router.routing.retention_promise import read_promise
+from services.router.routing.retention_promise import is_own_host, read_promise
 from services.router.routing.route_file import Table
 
 _OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
@@ -52,11 +52,20 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
         api_key_file=api_key_file,
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )
-    route = replace(route, prompt_cache_key=kind == "openai" and takes_cache_key(route.base_url))
+    known = host_of(base_url)
+    if kind == "openai":
+        is_own = bool(host) and is_own_host(host)
+        route = replace(
+            route,
+            prompt_cache_key=known.takes_cache_key,
+            # A server of one's own ignores the field, or may pass it on.
+            no_store=known.takes_no_store or is_own,
+            always_max_tokens=not (known.needs_no_limit or is_own),
+        )
     flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}
     if versions:
         return replace(route, version=table.choose("version", versions), **flags)
-    return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, "max_tokens"), **flags)
+    return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, known.output_field), **flags)
 
 
 def read_address(table: Table, key: str = "base_url") -> str:
@@ -65,4 +74,6 @@ def read_address(table: Table, key: str = "base_url") -> str:
         table.mistake(key, "must start with http:// or https://")
     elif url and not has_host(url):
         table.mistake(key, "must have a host, and a valid port if it has one")
+    elif url and (urlsplit(url).username is not None or urlsplit(url).fragment):
+        table.mistake(key, "must have no user, no password and no fragment (#)")
     return url

@@ -51,13 +51,15 @@ class Upstream:
     longest_tokens: int
     # All of the answer is here and covered.
     is_whole: bool
+    # The model was sent the limit.
+    is_limit_told: bool = True
     # Parameters that the model was called without.
     ignored: Sequence[str] = ()
     span: Span | None = None
     # How the answer finished, once known, and what the provider reported of it.
     finished: Finished | None = None
     told_usage: ProviderUsage | None = None
-    # Set if the answer was cut because the model exceeded `max_tokens`.
+    # Set if the answer was cut because it exceeded `max_tokens`.
     went_beyond_limit: bool = False
     # Is told how the call ended, in a class whose outcomes are counted.
     note_outcome: NoteOutcome | None = None
@@ -70,7 +72,14 @@ class Upstream:
     def usage_check(self) -> UsageCheck:
         """Returns the check for the usage that the model reports."""
         target, attempt = self.model_state.target, self.attempt
-        return UsageCheck(target.context_tokens, self.max_tokens, self.prompt.tokens, attempt.age_s, attempt.violated)
+        return UsageCheck(
+            target.context_tokens,
+            self.max_tokens,
+            self.prompt.tokens,
+            attempt.age_s,
+            attempt.violated,
+            is_limit_told=self.is_limit_told,
+        )
 
     def __enter__(self) -> "Upstream":
         return self
@@ -93,7 +102,7 @@ class Upstream:
             if self.is_whole:
                 self._note_pace(usage.completion_tokens)
             self.model_state.spending.add(usage, told)
-        if self.went_beyond_limit:
+        if self.went_beyond_limit and self.is_limit_told:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_span(self.span, error, self.finished, self.told_usage)
         if self.note_outcome is not None and (self.finished is not None or isinstance(error, ProviderError)):

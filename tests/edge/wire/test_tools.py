@@ -9,6 +9,17 @@ def test_empty_tools_are_the_plain_path() -> None:
     assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
 
 
+def test_calls_at_once_are_ignored_without_tools_and_named() -> None:
+    no_tools: tuple[list[object] | None, ...] = ([], None)
+    for tools in no_tools:
+        for given in (True, False):
+            assert decode(parallel_tool_calls=given, tools=tools).ignored == ("parallel_tool_calls",)
+        assert decode(parallel_tool_calls=None, tools=tools).ignored == ()
+    assert decode(parallel_tool_calls=True).ignored == ("parallel_tool_calls",)
+    body = decode(tools=[TOOL], parallel_tool_calls=False)
+    assert (body.ignored, body.parameters_json) == ((), b'{"parallel_tool_calls":false}')
+
+
 def test_choice_of_tools_is_not_passed_on_without_tools_but_known() -> None:
     for choice in ("none", "auto"):
         body = decode(tool_choice=choice)

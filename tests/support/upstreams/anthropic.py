@@ -20,6 +20,8 @@ _FIELDS = {
 }  # fmt: skip
 _SAMPLING = {"temperature", "top_p", "top_k"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# Models that take system messages in the middle of a conversation.
+_TAKES_SYSTEM_INSIDE = ("claude-opus-4-8", "claude-opus-5", "claude-sonnet-5-5", "claude-haiku-6")
 
 
 class AnthropicReply(Reply, kw_only=True):
@@ -150,9 +152,21 @@ def _check(recorded: Recorded) -> None:
     max_tokens = request.get("max_tokens")
     require(isinstance(max_tokens, int) and max_tokens >= 1, "max_tokens: Field required")
     require(request.get("stream") or 3600 * max_tokens <= 600 * 128_000, "streaming is required for long requests")
+    for stop in request.get("stop_sequences", ()):
+        require(stop.strip(), "stop_sequences: each stop sequence must contain non-whitespace")
     _check_marks(request)
     _check_tools(request)
-    _check_messages(request["messages"], {tool["name"] for tool in request.get("tools", ())})
+    takes_system = request["model"].startswith(_TAKES_SYSTEM_INSIDE)
+    _check_system_inside([message["role"] for message in request["messages"]], takes_system=takes_system)
+    others = [message for message in request["messages"] if message["role"] != "system"]
+    _check_messages(others, {tool["name"] for tool in request.get("tools", ())})
+
+
+def _check_system_inside(roles: list[str], *, takes_system: bool) -> None:
+    require(takes_system or "system" not in roles, "messages: role 'system' is not supported on this model")
+    for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
+        is_placed = before == "user" and after == "assistant"
+        require(role != "system" or is_placed, "messages: a system message must follow a user turn, and end it")
 
 
 def blocks_of(request: dict[str, Any]) -> Iterator[dict[str, Any]]:

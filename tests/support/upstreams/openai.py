@@ -75,6 +75,7 @@ class Recorded:
     body: bytes
     connection: int
     received_at_s: float
+    query: str = ""
     aborted_at_s: float | None = None
     answered: bool = False
     # Of a stream: how many of its writes were begun.
@@ -180,6 +181,7 @@ class Upstream:
             await request.read(),
             id(request.transport),
             time.monotonic(),
+            request.rel_url.raw_query_string,
         )
         reply = self.refusal_of(recorded) or self.reply_to(recorded)
         self.requests.append(recorded)

@@ -117,18 +117,15 @@ class BillingGemini(GeminiUpstream):
         return msgspec.structs.replace(reply, usage=usage)
 
 
-class BillingAnthropic(AnthropicUpstream):
-    """Anthropic: prefixes are cached up to marked blocks, and found again at or shortly before a mark."""
+class AnthropicCache:
+    """What Anthropic has cached of the requests so far: a prefix up to each mark."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.bill = Bill()
         self._prefixes: set[bytes] = set()
 
-    def reply_to(self, recorded: Recorded) -> Reply:
-        reply = super().reply_to(recorded)
-        assert isinstance(reply, AnthropicReply)
-        digests, ends, marks = self._read_blocks(recorded.json)
+    def take(self, request: dict[str, Any]) -> dict[str, int]:
+        """Returns the tokens of the prompt by what they cost, and caches what is marked."""
+        digests, ends, marks = _read_blocks(request)
         read = 0
         for at in marks:
             found = (ends[i] for i in range(at, max(at - LOOKBACK_BLOCKS, -1), -1) if digests[i] in self._prefixes)
@@ -139,37 +136,60 @@ class BillingAnthropic(AnthropicUpstream):
         until_1h = max((ends[at] for at, mark in cacheable.items() if mark.get("ttl") == "1h"), default=0)
         written_1h = max(until_1h - read, 0)
         written = max(until - read, 0)
-        counts = {"cached_input": read, "cache_write": written - written_1h, "cache_write_1h": written_1h}
+        return {
+            "input": ends[-1] - read - written,
+            "cached_input": read,
+            "cache_write": written - written_1h,
+            "cache_write_1h": written_1h,
+        }
+
+
+class BillingAnthropic(AnthropicUpstream):
+    """Anthropic: prefixes are cached up to marked blocks, and found again at or shortly before a mark."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bill = Bill()
+        self._cache = AnthropicCache()
+
+    def reply_to(self, recorded: Recorded) -> Reply:
+        reply = super().reply_to(recorded)
+        assert isinstance(reply, AnthropicReply)
+        counts = self._cache.take(recorded.json)
         said_tokens = tokens_of(msgspec.json.encode(reply.blocks))
-        self.bill.add(input=ends[-1] - read - written, output=said_tokens, **counts)
+        self.bill.add(output=said_tokens, **counts)
         usage = {
-            "input_tokens": ends[-1] - read - written,
-            "cache_read_input_tokens": read,
-            "cache_creation_input_tokens": written,
+            "input_tokens": counts["input"],
+            "cache_read_input_tokens": counts["cached_input"],
+            "cache_creation_input_tokens": counts["cache_write"] + counts["cache_write_1h"],
             "cache_creation": {
-                "ephemeral_5m_input_tokens": written - written_1h,
-                "ephemeral_1h_input_tokens": written_1h,
+                "ephemeral_5m_input_tokens": counts["cache_write"],
+                "ephemeral_1h_input_tokens": counts["cache_write_1h"],
             },
             "output_tokens": said_tokens,
         }
         return msgspec.structs.replace(reply, usage=usage)
 
-    def _read_blocks(self, request: dict[str, Any]) -> tuple[list[bytes], list[int], dict[int, dict[str, str]]]:
-        """Returns the digest of the prompt up to each block and its tokens so far, and the marks by block."""
-        # What else Anthropic's cache of messages depends on.
-        context = msgspec.json.encode([request.get("tool_choice"), request.get("thinking")])
-        digest, tokens = hashlib.sha256(context), 0
-        digests, ends, marks = [], [], {}
-        for at, block in enumerate(blocks_of(request)):
-            mark = block.pop("cache_control", None)
-            block_json = msgspec.json.encode(block)
-            digest.update(block_json)
-            tokens += tokens_of(block_json)
-            digests.append(digest.digest())
-            ends.append(tokens)
-            if mark is not None:
-                marks[at] = mark
-        return digests, ends, marks
+
+def _read_blocks(request: dict[str, Any]) -> tuple[list[bytes], list[int], dict[int, dict[str, str]]]:
+    """Returns the digest of the prompt up to each block and its tokens so far, and the marks by block."""
+    # What else Anthropic's cache of messages depends on.
+    context = msgspec.json.encode([request.get("tool_choice"), request.get("thinking")])
+    digest, tokens, is_message = hashlib.sha256(), 0, False
+    digests, ends, marks = [], [], {}
+    for at, block in enumerate(blocks_of(request)):
+        if "role" in block and not is_message:
+            is_message = True
+            digest.update(context)
+        mark = block.pop("cache_control", None)
+        block_json = msgspec.json.encode(block)
+        digest.update(block_json)
+        tokens += tokens_of(block_json)
+        digests.append(digest.digest())
+        ends.append(tokens)
+        if mark is not None:
+            marks[at] = mark
+    return digests, ends, marks
 
 
 def _completion_prompt(request: dict[str, Any]) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """Anthropic's Messages API."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -23,6 +24,7 @@ from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
     ResultsTurn,
+    SystemTurn,
     Text,
     Turn,
     UserTurn,
@@ -36,6 +38,11 @@ VERSION_2023 = "2023-06-01"
 VERSION_2026 = "2026-10-21"
 
 HIGHEST_TEMPERATURE = 1.0
+
+# Models take system messages within a conversation from these versions on; other names are not known to.
+_MODEL_NAME = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
+_SYSTEM_INSIDE_SINCE = (5, 5)
+_FAMILIES_WITH_SYSTEM_INSIDE_SINCE = {"opus": (4, 8), "fable": (5, 0)}
 
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
 _OPENING = Text(Raw(b'"."'))
@@ -51,12 +58,15 @@ _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 class AnthropicProvider(HttpProvider):
     answer_type = MessageAnswer
     versions = (VERSION_2026, VERSION_2023)
-    flags = ("prompt_caching",)
+    flags = ("prompt_caching", "system_inside")
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         self._version = route.version
         self._marks_prefix = route.prompt_caching
+        self._system_inside = route.system_inside
         super().__init__(route, timeouts, {"anthropic-version": route.version})
+        # The API refuses a request without it.
+        self.needs_max_tokens = True
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         return {"x-api-key": api_key} if self._version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
@@ -64,11 +74,15 @@ class AnthropicProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"
 
+    def _refuses_stop(self, stop: str) -> bool:
+        return not stop.strip()
+
     def _write_body(self, call: ProviderCall) -> bytes:
-        conversation = read_conversation(call.messages)
-        functions = call.tools.parsed.functions if call.tools.parsed is not None else ()
-        mark_prefix(conversation, functions, is_automatic=self._marks_prefix)
-        request = merged(_request(call, conversation, self._version), self._extra)
+        keeps_system_inside = self._system_inside and takes_system_inside(call.model_name)
+        conversation = read_conversation(call.messages, keeps_system_inside=keeps_system_inside)
+        tools = call.tools.parsed
+        functions = mark_prefix(conversation, tools.functions if tools else (), is_automatic=self._marks_prefix)
+        request = merged(_request(call, conversation, functions, self._version), self._extra)
         if "thinking" in request:
             if not _may_think(request, conversation):
                 del request["thinking"]
@@ -81,7 +95,18 @@ class AnthropicProvider(HttpProvider):
         return msgspec.json.encode(request)
 
 
-def _request(call: ProviderCall, conversation: Conversation, version: str) -> dict[str, Any]:
+def takes_system_inside(model_name: str) -> bool:
+    """Tells if a model takes system messages within a conversation, by its name."""
+    name = _MODEL_NAME.match(model_name)
+    if name is None:
+        return False
+    since = _FAMILIES_WITH_SYSTEM_INSIDE_SINCE.get(name["family"], _SYSTEM_INSIDE_SINCE)
+    return (int(name["major"]), int(name["minor"] or 0)) >= since
+
+
+def _request(
+    call: ProviderCall, conversation: Conversation, functions: Sequence[Function], version: str
+) -> dict[str, Any]:
     parameters = call.parameters.known
     request: dict[str, Any] = {
         "model": call.model_name,
@@ -90,7 +115,7 @@ def _request(call: ProviderCall, conversation: Conversation, version: str) -> di
     }
     if conversation.system:
         request["system"] = write_list(map(_text_block, conversation.system))
-    request.update(_tool_fields(call, conversation, parameters))
+    request.update(_tool_fields(call, conversation, functions, parameters))
     if parameters.stops:
         request["stop_sequences"] = parameters.stops
     if version == VERSION_2023:
@@ -124,6 +149,8 @@ def _messages(said: list[Turn]) -> Raw:
 
 
 def _role(turn: Turn) -> str:
+    if isinstance(turn, SystemTurn):
+        return "system"
     return "assistant" if isinstance(turn, ModelTurn) else "user"
 
 
@@ -147,20 +174,22 @@ def _mark(cache_control: Raw | None) -> dict[str, Any]:
     return {} if cache_control is None else {"cache_control": cache_control}
 
 
-def _tool_fields(call: ProviderCall, conversation: Conversation, parameters: KnownParameters) -> dict[str, Any]:
+def _tool_fields(
+    call: ProviderCall, conversation: Conversation, functions: Sequence[Function], parameters: KnownParameters
+) -> dict[str, Any]:
     tools = call.tools.parsed
     if tools is None:
         # Functions called in earlier turns must be defined.
         called = [Function(name) for name in conversation.called_names]
         if not called:
             return {}
-        tools = CallableFunctions(called, Mode.NONE)
+        tools, functions = CallableFunctions(called, Mode.NONE), called
     choice: dict[str, Any] = {"type": _TOOL_MODES[tools.mode]}
     if tools.forced is not None:
         choice = {"type": "tool", "name": tools.forced}
     if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
         choice["disable_parallel_tool_use"] = True
-    return {"tools": write_list(map(_definition, tools.functions)), "tool_choice": choice}
+    return {"tools": write_list(map(_definition, functions)), "tool_choice": choice}
 
 
 def _definition(function: Function) -> dict[str, Any]:
@@ -200,8 +229,9 @@ def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
     call, or before the beginning of an answer, which were not kept. Its budget must also leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
     # A tool result may be followed by user text in the same turn.
-    last = conversation.turns[-1]
-    is_after_call = any(isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:])
+    turns = [turn for turn in conversation.turns[-3:] if not isinstance(turn, SystemTurn)]
+    last = turns[-1]
+    is_after_call = any(isinstance(turn, ResultsTurn) for turn in turns[-2:])
     # The route's; without one, the model decides.
     budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
     return not (is_forced or is_after_call or isinstance(last, ModelTurn)) and budget_tokens < request["max_tokens"]

@@ -12,7 +12,7 @@ from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
-from services.router.schema.parameters import KnownParameters, Parameters
+from services.router.schema.parameters import Parameters
 from services.router.schema.tools import Function, Mode
 
 # Gemini 3 and later require the thought signature of each past call. This is Google's placeholder if the client has not
@@ -46,6 +46,7 @@ _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 class GeminiProvider(HttpProvider):
     answer_type = ContentAnswer
     versions = ("v1", "v1beta")
+    flags = ("always_max_tokens",)
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         super().__init__(route, timeouts)
@@ -78,7 +79,7 @@ def _request(call: ProviderCall) -> dict[str, Any]:
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
         "contents": joined(contents),
-        "generationConfig": _generation(call.max_tokens, call.parameters.known) | _thinking(call),
+        "generationConfig": _generation(call) | _thinking(call),
     }
     if conversation.system:
         request["systemInstruction"] = {"parts": write_list(map(_text_part, conversation.system))}
@@ -132,10 +133,11 @@ def _signature(extra: Raw) -> str:
         return ""
 
 
-def _generation(max_tokens: int, parameters: KnownParameters) -> dict[str, Any]:
+def _generation(call: ProviderCall) -> dict[str, Any]:
+    parameters = call.parameters.known
     wanted = parameters.response_format
     generation: dict[str, Any] = {
-        "maxOutputTokens": max_tokens,
+        "maxOutputTokens": call.max_tokens if call.is_limit_told else None,
         "temperature": parameters.temperature,
         "topP": parameters.top_p,
         "stopSequences": parameters.stops or None,

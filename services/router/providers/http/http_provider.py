@@ -66,9 +66,11 @@ class HttpProvider(ABC):
         to use instead of the host in the URL, without keep-alive."""
         self.telemetry_name = telemetry_name(route)
         self._origin, path = read_url(route.base_url, tls, socket)
+        path, _, self._query = path.partition("?")
         self._base_path = path.rstrip("/")
         # Added to every request.
         self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
+        self.needs_max_tokens = route.always_max_tokens
         self._timeouts = timeouts
         self._connections = AnswerConnections(self._origin, self._timeouts.connect_s, keep=socket is None)
         self._budget = BufferBudget()
@@ -93,6 +95,10 @@ class HttpProvider(ABC):
     def _path(self, call: ProviderCall) -> str:
         """Returns where the call is posted."""
 
+    def _refuses_stop(self, stop: str) -> bool:
+        """Tells if the provider would refuse a request for this stop: most do for an empty one."""
+        return not stop
+
     @abstractmethod
     def _write_body(self, call: ProviderCall) -> bytes:
         """Writes the body whenever it is sent: it is as long as the prompt, and let go once it is sent."""
@@ -108,6 +114,8 @@ class HttpProvider(ABC):
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """Yields the pieces of the answer. Closing the generator closes the connection."""
+        if "stop" in call.parameters.fields:
+            call.leave_out_stops(self._refuses_stop)
         loop = asyncio.get_running_loop()
         total_s = self._timeouts.total_s
         begun_by_s = loop.time() + min(total_s, call.patience_s or total_s)
@@ -170,7 +178,7 @@ class HttpProvider(ABC):
         try:
             answer_s = timeouts.first_byte_s if call.stream else timeouts.whole_s
             connection.answer_within(min(answer_s, timeouts.total_s, call.patience_s or answer_s))
-            head = self._head.for_body(self._path(call), body, call.traceparent)
+            head = self._head.for_body(self._with_query(self._path(call)), body, call.traceparent)
             posting = connection.post(head, body, call.on_sent)
             # Kept by the connection alone, until it is sent.
             del body
@@ -180,6 +188,12 @@ class HttpProvider(ABC):
             if not isinstance(error, Interrupted) or not connection.was_closed_unheard:
                 raise
         return connection
+
+    def _with_query(self, path: str) -> str:
+        """Returns a path with the query of the provider's address, such as the version of Azure's API."""
+        if not self._query:
+            return path
+        return f"{path}{'&' if '?' in path else '?'}{self._query}"
 
     async def _read_failure(self, connection: AnswerConnection) -> ProviderError:
         said, response = b"", connection.response

@@ -1,12 +1,12 @@
 """A provider for any server compatible with OpenAI's chat completions."""
 
 import hmac
+import re
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -14,48 +14,18 @@ from msgspec import Raw
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
+from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
 from services.router.providers.translation.conversion import merged
 
-# OpenAI's own field. Others support or ignore it.
-_STORE_FALSE: Final = {"store": False}
-
-# Hosts with other fields, and hosts with none, some of which reject unknown fields.
-_WAYS: Final[dict[str, dict[str, Any]]] = {
-    "openrouter.ai": {"provider": {"zdr": True, "data_collection": "deny"}},
-    "ai-gateway.vercel.sh": {"providerOptions": {"gateway": {"zeroDataRetention": True}}},
-    "api.deepseek.com": {},
-    "api.groq.com": {},
-    "api.mistral.ai": {},
-    "api.together.ai": {},
-    "api.together.xyz": {},
-}
-# Hosts with a header instead, beside the field for the provider behind them.
-_HEADERS: Final = {"gateway.ai.cloudflare.com": {"cf-aig-collect-log-payload": "false"}}
-
-
-# Hosts that take `prompt_cache_key`; others reject it.
 CACHE_KEY_CHARACTERS: Final = 32
-_CACHE_KEY_HOSTS: Final = ("api.openai.com", "api.mistral.ai", "openrouter.ai")
-
-
-def takes_cache_key(base_url: str) -> bool:
-    host = urlsplit(base_url).hostname or ""
-    return host in _CACHE_KEY_HOSTS or host.endswith(".api.openai.com")
-
-
-def no_store_fields(base_url: str) -> dict[str, Any]:
-    """Returns the fields to add to every request."""
-    return _WAYS.get(urlsplit(base_url).hostname or "", _STORE_FALSE)
-
-
-def no_store_headers(base_url: str) -> dict[str, str]:
-    return _HEADERS.get(urlsplit(base_url).hostname or "", {})
+# An access token, in place of an API key.
+_TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 
 class OpenAIProvider(HttpProvider):
     answer_type = CompletionAnswer
-    flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key")
+    flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens")
 
     def __init__(
         self,
@@ -65,11 +35,12 @@ class OpenAIProvider(HttpProvider):
         tls: ssl.SSLContext | None = None,
         socket: Path | None = None,
     ) -> None:
-        headers = no_store_headers(route.base_url) if route.no_store else {}
-        super().__init__(route, timeouts, headers, tls=tls, socket=socket)
+        host = host_of(route.base_url)
+        self._key_header = host.key_header
+        super().__init__(route, timeouts, host.no_store_headers if route.no_store else {}, tls=tls, socket=socket)
         self._route = route
         if route.no_store:
-            self._extra = merged(self._extra, no_store_fields(route.base_url))
+            self._extra = merged(self._extra, dict(host.no_store_fields))
         self._extra_json = msgspec.json.encode(self._extra)
         self._sends_cache_key = route.prompt_cache_key and "prompt_cache_key" not in self._extra
 
@@ -81,7 +52,11 @@ class OpenAIProvider(HttpProvider):
         return super().answer(call)
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if not api_key:
+            return {}
+        if self._key_header and not _TOKEN.fullmatch(api_key):
+            return {self._key_header: api_key}
+        return {"Authorization": f"Bearer {api_key}"}
 
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/chat/completions"
@@ -106,7 +81,8 @@ def encode_call(call: ProviderCall, output_field: str, extra_json: bytes, cache_
     """Encodes the request body. The client's JSON is inserted byte for byte."""
     parts: list[bytes | memoryview | Raw] = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":']
     parts += call.messages.json_pieces
-    parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())
+    if call.is_limit_told:
+        parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())
     if call.tools.json:
         parts += (b',"tools":', call.tools.json)
         if call.tools.tool_choice_json:

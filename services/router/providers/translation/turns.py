@@ -75,13 +75,20 @@ class ResultsTurn:
     results: list[ToolResult]
 
 
-Turn = UserTurn | ModelTurn | ResultsTurn
+@dataclass(frozen=True, slots=True, repr=False)
+class SystemTurn:
+    """System messages from within the conversation, after what the user said in the same turn."""
+
+    texts: list[Text]
+
+
+Turn = UserTurn | ModelTurn | ResultsTurn | SystemTurn
 _Turn = TypeVar("_Turn", UserTurn, ModelTurn)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Conversation:
-    # System messages from any position: providers have one place for them.
+    # The leading system messages, and those from any other position that have no turn of their own.
     system: list[Text]
     turns: list[Turn]
     # The end of what the next turn of the conversation will begin with; None: it is not known.
@@ -97,8 +104,10 @@ class Conversation:
 _arguments = msgspec.json.Decoder(dict[str, Raw])
 
 
-def read_conversation(messages: Messages) -> Conversation:
-    reader, lasting = _Reader(), messages.lasting
+def read_conversation(messages: Messages, *, keeps_system_inside: bool = False) -> Conversation:
+    """Reads the messages. With `keeps_system_inside`, system messages after the first turn stay in the turn of the user
+    that they belong to, at its end; else, and where the user has no such turn, they join the leading ones."""
+    reader, lasting = _Reader(keeps_system_inside=keeps_system_inside), messages.lasting
     for message in messages.parsed[:lasting]:
         reader.add(message)
     if lasting is None:
@@ -109,15 +118,19 @@ def read_conversation(messages: Messages) -> Conversation:
     for message in messages.parsed[lasting:] if lasting is not None else ():
         reader.add(message)
     reader.expect_results()
+    reader.end_users_turn()
     if not reader.turns:
         raise _refusal("The model needs at least one user message.")
     return Conversation(reader.system, reader.turns, prefix_end)
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_system_inside: bool) -> None:
         self.system: list[Text] = []
         self.turns: list[Turn] = []
+        self._keeps_system_inside = keeps_system_inside
+        # Of the user's turn so far.
+        self._system_inside: list[Text] = []
         # Calls of the last turn, and their results so far.
         self._asked: dict[str, PastCall] = {}
         self._given: dict[str, ToolResult] = {}
@@ -126,7 +139,7 @@ class _Reader:
     def last_block(self) -> Text | ToolResult | None:
         """The last text or result; None if there is none, or calls wait for their results."""
         turn = self.turns[-1] if self.turns and not self._asked else None
-        if turn is None:
+        if turn is None or isinstance(turn, SystemTurn):
             return None
         return turn.results[-1] if isinstance(turn, ResultsTurn) else turn.texts[-1]
 
@@ -135,7 +148,8 @@ class _Reader:
             self._add_result(message)
             return
         if message.role in ("system", "developer"):
-            self.system += _texts_of(message)
+            is_inside = self._keeps_system_inside and self.turns
+            (self._system_inside if is_inside else self.system).extend(_texts_of(message))
             return
         self.expect_results()
         texts = _texts_of(message)
@@ -145,6 +159,8 @@ class _Reader:
         if not texts and not calls:
             # Providers refuse empty turns.
             return
+        if message.role != "user":
+            self.end_users_turn()
         turn = self.turn_of(UserTurn) if message.role == "user" else self.turn_of(ModelTurn)
         turn.texts += texts
         if isinstance(turn, ModelTurn):
@@ -160,6 +176,14 @@ class _Reader:
             turn = kind()
             self.turns.append(turn)
         return turn
+
+    def end_users_turn(self) -> None:
+        """Adds the system messages of the user's turn behind it; they are not allowed elsewhere."""
+        if self._system_inside and isinstance(self.turns[-1], UserTurn | ResultsTurn):
+            self.turns.append(SystemTurn(self._system_inside))
+        else:
+            self.system += self._system_inside
+        self._system_inside = []
 
     def expect_results(self) -> None:
         """Adds the turn of results, and refuses the request if a call has none."""

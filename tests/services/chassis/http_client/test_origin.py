@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.chassis.http_client.origin import Origin, RequestHead, has_host
+from services.chassis.http_client.origin import Origin, RequestHead, has_host, read_url
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,16 @@ def test_server_is_named_as_its_address_says(origin: Origin, name: str) -> None:
 def test_address_that_leads_nowhere_is_known_as_such(url: str) -> None:
     assert not has_host(url)
     assert has_host("https://host.example:8443/v1")
+
+
+def test_query_is_a_part_of_the_path() -> None:
+    for url, path in (
+        ("http://host.example", ""),
+        ("http://host.example/v1/", "/v1/"),
+        ("http://host.example/v1?version=7&a=%2F", "/v1?version=7&a=%2F"),
+        ("http://host.example?version=7", "/?version=7"),
+    ):
+        assert read_url(url)[1] == path
 
 
 def test_nothing_in_a_header_or_a_path_begins_another_line() -> None:

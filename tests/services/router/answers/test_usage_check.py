@@ -70,3 +70,13 @@ def test_more_than_the_model_was_allowed_is_not_believed_however_long_it_took() 
 def test_longest_answer_by_our_count_is_that_of_the_models_own_tokens() -> None:
     assert longest_output_tokens(100, ratio=1.0) == 214
     assert longest_output_tokens(100, ratio=0.5) == longest_output_tokens(100) == 364
+
+
+def test_model_that_was_sent_no_limit_is_charged_up_to_it_and_does_no_wrong_beyond_it() -> None:
+    told: list[Violation] = []
+    check = UsageCheck(WINDOW, 1000, PROMPT_TOKENS, lambda: 60.0, told.append, is_limit_told=False)
+    assert check.believed(ProviderUsage(10_000, 999, 7), 3) == ProviderUsage(10_000, 999, 7)
+    assert check.believed(ProviderUsage(10_000, 50_000, 7), 3) == ProviderUsage(10_000, 1000, 7)
+    assert told == []
+    assert check.believed(ProviderUsage(10_000, WINDOW + 1, 7), 3).completion_tokens is None
+    assert told == [Violation.COMPLETION_TOKENS]

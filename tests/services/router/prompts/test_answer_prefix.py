@@ -27,7 +27,7 @@ async def test_server_is_told_in_its_own_way_that_the_answer_has_begun(
                 socket_folder, log, {target("first"): upstream, replace(target("second"), continues=style): upstream}
             ) as router,
         ):
-            answer = await router.ask(parameters_json=b'{"seed":1}')
+            answer = await router.ask(parameters_json=b'{"seed":1}', max_tokens=100)
             assert answer.text == told.text
         first, second = told.calls
         *before, last = second["messages"]

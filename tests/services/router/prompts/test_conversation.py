@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from services.router.prompts.conversation import END_BYTES, digest_cache_key, digest_conversation
+from services.router.prompts.conversation import (
+    END_BYTES,
+    digest_cache_key,
+    digest_conversation,
+    digest_instructions,
+)
 from services.router.schema.messages import read_messages
 from tests.services.router.harness import as_json
 
@@ -65,6 +70,29 @@ async def test_other_conversations_differ() -> None:
     digests = [await digest(*opener) for opener in openers]
     digests.append(await digest(SYSTEM, QUESTION, account_id="acct_2"))
     assert len(set(digests)) == len(digests)
+
+
+async def instructions(*messages: dict[str, Any], account_id: str = "acct_1", tools: bytes = b"[]") -> bytes:
+    return digest_instructions(account_id, (await read_messages(as_json(messages))).parsed, tools)
+
+
+async def test_first_turns_with_the_same_instructions_meet_whatever_is_asked() -> None:
+    first = await instructions(SYSTEM, SYSTEM, QUESTION)
+    other_question = {"role": "user", "content": LONG}
+    for question in ((other_question,), (QUESTION, other_question), (QUESTION, SYSTEM)):
+        assert await instructions(SYSTEM, SYSTEM, *question) == first
+    others = [
+        await instructions(SYSTEM, QUESTION),
+        await instructions(SYSTEM, {"role": "system", "content": "Be long."}, QUESTION),
+        await instructions(SYSTEM, SYSTEM, QUESTION, tools=b"[{}]"),
+        await instructions(SYSTEM, SYSTEM, QUESTION, account_id="acct_2"),
+        await digest(SYSTEM, SYSTEM, QUESTION),
+    ]
+    assert len({first, *others}) == len(others) + 1
+
+
+async def test_later_turns_are_told_by_their_conversation_instead() -> None:
+    assert await instructions(SYSTEM, QUESTION, {"role": "assistant", "content": "Fine."}, QUESTION) == b""
 
 
 def test_key_of_a_client_is_of_its_account_alone() -> None:

@@ -186,9 +186,12 @@ async def fitted_upstream(asked: Asked, context_tokens: int, max_output_tokens: 
                     answer = await router.ask(messages, tools_json=asked.tools_json, stream=asked.stream, **fields)
                 except LegatoError as refusal:
                     return refusal
-                sent: int = upstream.requests[0].json["max_tokens"]
-                assert answer.responses[0].started.max_tokens == sent
-                return Fitted(answer.responses[0].prompt_tokens, sent)
+                sent = upstream.requests[0].json.get("max_tokens")
+                max_tokens = answer.responses[0].started.max_tokens
+                # Nothing is sent where neither the client nor the window sets a limit.
+                needs_none = asked.max_tokens is None and max_tokens == max_output_tokens
+                assert sent == (None if needs_none else max_tokens)
+                return Fitted(answer.responses[0].prompt_tokens, max_tokens)
 
 
 _tools = st.dictionaries(st.text("abc_", min_size=1, max_size=8), st.text(max_size=200), max_size=4).map(

@@ -43,7 +43,8 @@ class CountingUpstream(Upstream):
 
     @property
     def limits(self) -> list[int]:
-        return [request.json["max_tokens"] for request in self.requests]
+        """The output limits that were sent; 0 where none was."""
+        return [request.json.get("max_tokens", 0) for request in self.requests]
 
     def count(self, body: dict[str, Any]) -> int:
         texts = [message["content"] for message in body["messages"]]
@@ -51,7 +52,7 @@ class CountingUpstream(Upstream):
         return math.ceil(self.ratio * sum(map(count, texts)))
 
     def refusal_of(self, recorded: Recorded) -> Reply | None:
-        prompt, output = self.count(recorded.json), recorded.json["max_tokens"]
+        prompt, output = self.count(recorded.json), recorded.json.get("max_tokens", 0)
         if prompt + output <= self.window_tokens:
             return None
         message = self.form.format(window=self.window_tokens, total=prompt + output, prompt=prompt, output=output)
@@ -95,7 +96,7 @@ async def test_while_a_token_fits_there_is_an_answer_after_one_more_attempt_at_m
 async def ask_twice(ratio: float, part: float, tools: bool, stream: bool, form: str, folder: Path, log: Log) -> None:
     async with CountingUpstream(ratio, form) as upstream, router_before(folder, log, upstream) as router:
         chat = upstream.prompt_of(part, tools=tools)
-        answer = await router.ask(**chat, stream=stream)
+        answer = await router.ask(**chat, stream=stream, max_tokens=MAX_OUTPUT_TOKENS)
         assert answer.text == "Hello, world!"
         assert answer.responses[0].started.max_tokens == upstream.limits[-1]
         assert answer.responses[0].started.attempt == len(upstream.limits) <= 2
@@ -105,7 +106,7 @@ async def ask_twice(ratio: float, part: float, tools: bool, stream: bool, form: 
             assert upstream.limits[-1] == min(MAX_OUTPUT_TOKENS, WINDOW_TOKENS - prompt_tokens - 1)
 
         upstream.requests.clear()
-        assert (await router.ask(**chat, stream=stream)).text == "Hello, world!"
+        assert (await router.ask(**chat, stream=stream, max_tokens=MAX_OUTPUT_TOKENS)).text == "Hello, world!"
         [max_tokens] = upstream.limits
         prompt_tokens = upstream.count(upstream.requests[0].json)
         assert max_tokens >= min(MAX_OUTPUT_TOKENS, (WINDOW_TOKENS - prompt_tokens) // 3)
@@ -113,9 +114,9 @@ async def ask_twice(ratio: float, part: float, tools: bool, stream: bool, form: 
 
 async def test_model_that_was_asked_before_is_known_for_prompts_of_other_sizes(socket_folder: Path, log: Log) -> None:
     async with CountingUpstream(1.8) as upstream, router_before(socket_folder, log, upstream) as router:
-        await router.ask(**upstream.prompt_of(0.4, tools=True))
+        await router.ask(**upstream.prompt_of(0.4, tools=True), max_tokens=MAX_OUTPUT_TOKENS)
         for part in (0.8, 0.9, 0.95, 0.99):
-            await router.ask(**upstream.prompt_of(part, tools=True))
+            await router.ask(**upstream.prompt_of(part, tools=True), max_tokens=MAX_OUTPUT_TOKENS)
         assert len(upstream.requests) == 5
 
 
@@ -148,9 +149,64 @@ async def test_figures_that_cannot_be_are_not_followed(socket_folder: Path, log:
     """A message may quote the client, who may write anything."""
     form = "This model's maximum context length is 999999999 tokens. However, your request has 1 input tokens."
     async with CountingUpstream(1.8, form) as upstream, router_before(socket_folder, log, upstream) as router:
-        await router.ask(**upstream.prompt_of(0.9, tools=False))
+        await router.ask(**upstream.prompt_of(0.9, tools=False), max_tokens=MAX_OUTPUT_TOKENS)
         first, second = upstream.limits
         assert 1 <= second < first
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_limit_is_sent_only_where_the_client_the_window_or_the_credit_sets_one(
+    stream: bool, socket_folder: Path, log: Log
+) -> None:
+    """Vendors reserve what is sent, and count it against their limits of tokens a minute."""
+    async with CountingUpstream(1.0) as upstream, router_before(socket_folder, log, upstream) as router:
+        small, large = upstream.prompt_of(0.4, tools=False), upstream.prompt_of(0.9, tools=False)
+        covered, last = (
+            Grant(prompt_tokens=10**6, output_tokens=10**6, last=True),
+            Grant(prompt_tokens=10**6, output_tokens=70, last=True),
+        )
+        answers = [
+            await router.ask(**small, stream=stream),
+            await router.ask(**small, stream=stream, grant=covered),
+            await router.ask(**small, stream=stream, max_tokens=MAX_OUTPUT_TOKENS),
+            await router.ask(**large, stream=stream),
+            await router.ask(**small, stream=stream, grant=last),
+        ]
+        assert upstream.limits[:3] == [0, 0, MAX_OUTPUT_TOKENS]
+        assert upstream.limits[4] == 70
+        fitted = upstream.limits[3]
+        assert 0 < fitted < MAX_OUTPUT_TOKENS
+        told = [answer.responses[0].started.max_tokens for answer in answers]
+        assert told == [MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS, fitted, 70]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("grows", [True, False], ids=["grants that grow", "all granted"])
+async def test_answer_of_a_model_that_was_sent_no_limit_ends_at_it_all_the_same(
+    stream: bool, grows: bool, socket_folder: Path, log: Log
+) -> None:
+    upstream = Upstream(Reply(contents=[" word"] * 100, repeat=100, finish_reason="stop"))
+    async with upstream, router_before(socket_folder, log, upstream) as router:
+        granted_tokens = (100, 400, 1600, 10**4) if grows else (10**4,)
+        grants = [Grant(prompt_tokens=10**6, output_tokens=tokens) for tokens in granted_tokens]
+        answer = await read(router.open(stream=stream, grant=grants[0]), *grants[1:])
+        [request] = upstream.requests
+        assert "max_tokens" not in request.json
+        assert count(answer.text) == answer.finished.usage.completion_tokens == MAX_OUTPUT_TOKENS
+        assert answer.finished.finish_reason == "length"
+        assert all(need.output_tokens <= MAX_OUTPUT_TOKENS for need in answer.needs)
+        # The model did nothing wrong.
+        [model_state] = router.model_states.by_class["forte"].all
+        assert not sum(model_state.breaker.violations.values())
+
+
+async def test_hidden_reasoning_beyond_a_limit_that_was_not_sent_is_not_charged(socket_folder: Path, log: Log) -> None:
+    usage = {"prompt_tokens": 20, "completion_tokens": MAX_OUTPUT_TOKENS + 1000}
+    async with Upstream(Reply(usage=usage)) as upstream, router_before(socket_folder, log, upstream) as router:
+        answer = await router.ask()
+        assert answer.finished.usage.completion_tokens == MAX_OUTPUT_TOKENS
+        [model_state] = router.model_states.by_class["forte"].all
+        assert not sum(model_state.breaker.violations.values())
 
 
 async def test_model_with_a_larger_window_is_asked_before_a_shorter_answer_is(socket_folder: Path, log: Log) -> None:
@@ -161,12 +217,12 @@ async def test_model_with_a_larger_window_is_asked_before_a_shorter_answer_is(so
     }
     async with small, large, running_router(socket_folder, log, targets) as router:
         chat = small.prompt_of(0.95, tools=False)
-        await router.ask(**chat)
+        await router.ask(**chat, max_tokens=MAX_OUTPUT_TOKENS)
         assert (len(small.requests), large.limits) == (1, [MAX_OUTPUT_TOKENS])
         large.window_tokens = 0
         small.requests.clear()
         # No other model has room: then the shorter answer is better than none.
-        assert (await router.ask(**chat)).text == "Hello, world!"
+        assert (await router.ask(**chat, max_tokens=MAX_OUTPUT_TOKENS)).text == "Hello, world!"
         assert len(small.requests) == 1
 
 
@@ -179,7 +235,7 @@ async def test_larger_window_that_fails_leaves_the_chat_to_the_one_that_refused_
         target("large", 2 * WINDOW_TOKENS, MAX_OUTPUT_TOKENS): large,
     }
     async with small, large, running_router(socket_folder, log, targets) as router:
-        answer = await router.ask(**small.prompt_of(0.95, tools=False))
+        answer = await router.ask(**small.prompt_of(0.95, tools=False), max_tokens=MAX_OUTPUT_TOKENS)
         assert answer.responses[0].started.attempt == 3
         assert (len(small.requests), len(large.requests)) == (2, 1)
 
@@ -239,5 +295,5 @@ async def test_every_kind_of_provider_is_asked_again_with_the_room_it_names(
     upstream.requests.clear()
     upstream.replies.append(refusal)
     async with upstream, router_before(socket_folder, log, upstream) as router:
-        assert (await router.ask(stream=stream)).text == "Hello, world!"
+        assert (await router.ask(stream=stream, max_tokens=MAX_OUTPUT_TOKENS)).text == "Hello, world!"
         assert [request.json["max_tokens"] for request in upstream.requests] == [MAX_OUTPUT_TOKENS, 99]

@@ -84,6 +84,7 @@ class PlayedProvider:
     telemetry_name = "played"
 
     def __init__(self, *, is_reachable: bool = True, names: Sequence[str] = ()) -> None:
+        self.needs_max_tokens = False
         self.warmed = 0
         self.closed = 0
         self._is_reachable = is_reachable

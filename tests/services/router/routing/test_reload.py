@@ -18,6 +18,8 @@ from tests.services.router.routing.test_routes import GOOD
 
 
 class NeverWarm:
+    needs_max_tokens = False
+
     async def warm(self) -> list[str]:
         return []
 

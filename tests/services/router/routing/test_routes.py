@@ -146,9 +146,52 @@ def test_caching_can_be_switched_off_and_cache_keys_are_sent_where_they_are_know
         ("https://api.mistral.ai/v1", "\nprompt_cache_key = false", False),
     ):
         text = GOOD.replace(base_url[1], host_url).replace('kind = "openai"', f'kind = "openai"{more}')
-        routes_file.write_text(text.replace("zero_retention", 'evidence = "4711"\nuntil = 2999-12-31\nzero_retention'))
+        routes_file.write_text(text.replace("zero_retention", AGREED))
         host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
         assert host.prompt_cache_key == is_sent
+
+
+AGREED = 'evidence = "4711"\nuntil = 2999-12-31\nzero_retention'
+
+
+@pytest.mark.parametrize(
+    ("base_url", "output_field", "no_store", "always_max_tokens"),
+    [
+        ("https://api.openai.com/v1", "max_completion_tokens", True, False),
+        ("https://ours.openai.azure.com/openai/v1?api-version=preview", "max_completion_tokens", True, False),
+        ("http://vllm:8000/v1", "max_tokens", True, False),
+        ("https://openrouter.ai/api/v1", "max_tokens", True, True),
+        ("https://api.cerebras.ai/v1", "max_tokens", False, True),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "max_tokens", False, True),
+        ("https://api.vendor.com/v1", "max_tokens", False, True),
+    ],
+)
+def test_what_a_host_takes_is_known_by_its_name_unless_the_file_says_otherwise(
+    base_url: str, output_field: str, no_store: bool, always_max_tokens: bool, routes_file: Path
+) -> None:
+    text = GOOD.replace("https://host.test/v1", base_url).replace("zero_retention", AGREED)
+    routes_file.write_text(text)
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.base_url, host.output_field) == (base_url, output_field)
+    assert (host.no_store, host.always_max_tokens) == (no_store, always_max_tokens)
+    other_field = next(name for name in ("max_tokens", "max_completion_tokens") if name != output_field)
+    own = f'output_field = "{other_field}"\nno_store = {str(not no_store).lower()}\n'
+    own += f"always_max_tokens = {str(not always_max_tokens).lower()}\n"
+    routes_file.write_text(text.replace("evidence", own + "evidence"))
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.output_field, host.no_store, host.always_max_tokens) == (
+        other_field,
+        not no_store,
+        not always_max_tokens,
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["https://me@host.test/v1", "https://me:word@host.test/v1", "https://host.test/v1#a"]
+)
+def test_what_would_be_dropped_of_an_address_is_a_mistake(address: str, routes_file: Path) -> None:
+    [mistake] = mistakes_of(routes_file, GOOD.replace("https://host.test/v1", address))
+    assert mistake == "providers.host.base_url: must have no user, no password and no fragment (#)"
 
 
 def test_class_may_refuse_models_that_cut_prompts(routes_file: Path) -> None:

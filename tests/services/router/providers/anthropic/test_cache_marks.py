@@ -15,6 +15,8 @@ from tests.support.upstreams.anthropic import AnthropicUpstream
 SYSTEM = {"role": "system", "content": "Be brief."}
 EPHEMERAL = {"type": "ephemeral"}
 KEPT_LONG = {"type": "ephemeral", "ttl": "1h"}
+# The ends of the tools and of the system prompt, which other conversations may have, too.
+SHARED = {"get_time": EPHEMERAL, "Be brief.": EPHEMERAL}
 
 
 async def marks(upstream: AnthropicUpstream, call: ProviderCall, *, prompt_caching: bool = True) -> dict[str, Any]:
@@ -45,18 +47,20 @@ def marked(role: str, *texts: str, mark: Any = EPHEMERAL, **fields: str) -> dict
     return {"role": role, "content": parts, **fields}
 
 
-async def test_end_of_the_conversation_is_marked(upstream: AnthropicUpstream) -> None:
-    assert await marks(upstream, conversation(SYSTEM, USER)) == {"Hi": EPHEMERAL}
+async def test_ends_of_the_tools_of_the_system_prompt_and_of_the_conversation_are_marked(
+    upstream: AnthropicUpstream,
+) -> None:
+    assert await marks(upstream, conversation(SYSTEM, USER)) == SHARED | {"Hi": EPHEMERAL}
     agent = (SYSTEM, USER, called(("a", "get_time", "{}"), ("b", "get_time", "{}")), gave("a", "1"), gave("b", "noon"))
-    assert await marks(upstream, conversation(*agent)) == {"noon": EPHEMERAL}
+    assert await marks(upstream, conversation(*agent)) == SHARED | {"noon": EPHEMERAL}
     begun = (SYSTEM, USER, {"role": "assistant", "content": "Well,"})
-    assert await marks(upstream, conversation(*begun)) == {"Well,": EPHEMERAL}
+    assert await marks(upstream, conversation(*begun)) == SHARED | {"Well,": EPHEMERAL}
 
 
 async def test_what_is_added_for_one_turn_stands_behind_the_mark(upstream: AnthropicUpstream) -> None:
     call = conversation(SYSTEM, {"role": "user", "content": "What is it?"})
     grounded = replace(call, messages=call.messages.add_context("A passage."))
-    assert await marks(upstream, grounded) == {"What is it?": EPHEMERAL}
+    assert await marks(upstream, grounded) == SHARED | {"What is it?": EPHEMERAL}
     [message] = upstream.requests[-1].json["messages"]
     assert [block["text"] for block in message["content"]] == ["What is it?", "\n\nA passage."]
     [system] = upstream.requests[-1].json["system"]
@@ -64,20 +68,25 @@ async def test_what_is_added_for_one_turn_stands_behind_the_mark(upstream: Anthr
     # So does a search, with its calls and results.
     searched = conversation(called(("a", "get_time", "{}")), gave("a", "noon")).messages.parsed
     after = replace(call, messages=grounded.messages.append(searched))
-    assert await marks(upstream, after) == {"What is it?": EPHEMERAL}
+    assert await marks(upstream, after) == SHARED | {"What is it?": EPHEMERAL}
 
 
-async def test_turn_with_more_blocks_than_are_looked_back_at_marks_the_turn_before_too(
-    upstream: AnthropicUpstream,
-) -> None:
+async def test_latest_turn_that_is_not_looked_back_at_is_marked_too(upstream: AnthropicUpstream) -> None:
     def turn_of(calls: int) -> ProviderCall:
         ids = [f"c{number}" for number in range(calls)]
         results = [gave(call_id, call_id) for call_id in ids]
         return conversation(SYSTEM, USER, called(*((call_id, "get_time", "{}") for call_id in ids)), *results)
 
     # From the end on, the block of the user's message is the twentieth to be looked at, and then one too many.
-    assert await marks(upstream, turn_of(9)) == {"c8": EPHEMERAL}
-    assert await marks(upstream, turn_of(10)) == {"Hi": EPHEMERAL, "c9": EPHEMERAL}
+    assert await marks(upstream, turn_of(9)) == SHARED | {"c8": EPHEMERAL}
+    assert await marks(upstream, turn_of(10)) == SHARED | {"Hi": EPHEMERAL, "c9": EPHEMERAL}
+    # Of a long conversation it is an end that is found again if a later turn is edited.
+    said = [
+        part
+        for number in range(15)
+        for part in (called((f"c{number}", "get_time", "{}")), gave(f"c{number}", f"r{number}"))
+    ]
+    assert await marks(upstream, conversation(SYSTEM, USER, *said)) == SHARED | {"r4": EPHEMERAL, "r14": EPHEMERAL}
 
 
 async def test_marks_of_the_client_are_kept_and_come_first(upstream: AnthropicUpstream) -> None:
@@ -106,6 +115,20 @@ async def test_marks_of_the_client_are_kept_and_come_first(upstream: AnthropicUp
     assert refusal.value.param == "messages"
 
 
-async def test_mark_of_the_client_at_the_end_is_enough(upstream: AnthropicUpstream) -> None:
+async def test_our_marks_are_kept_as_long_as_those_of_the_client(upstream: AnthropicUpstream) -> None:
+    """The API refuses what is kept for an hour behind what is kept for less."""
     call = conversation(SYSTEM, marked("user", "Hi", mark=KEPT_LONG))
-    assert await marks(upstream, call) == {"Hi": KEPT_LONG}
+    assert await marks(upstream, call) == {"get_time": KEPT_LONG, "Be brief.": KEPT_LONG, "Hi": KEPT_LONG}
+    call = conversation(marked("system", "Be brief.", mark=KEPT_LONG), USER)
+    assert await marks(upstream, call) == {"get_time": KEPT_LONG, "Be brief.": KEPT_LONG, "Hi": KEPT_LONG}
+    call = conversation(
+        marked("system", "Be brief.", mark=KEPT_LONG), marked("user", "Hi"), USER | {"content": "Well?"}
+    )
+    kept = {"get_time": KEPT_LONG, "Be brief.": KEPT_LONG, "Hi": EPHEMERAL, "Well?": EPHEMERAL}
+    assert await marks(upstream, call) == kept
+
+
+async def test_tools_of_a_request_stay_unmarked_for_the_next_model(upstream: AnthropicUpstream) -> None:
+    call = conversation(SYSTEM, USER)
+    await marks(upstream, call)
+    assert await marks(upstream, call, prompt_caching=False) == {}

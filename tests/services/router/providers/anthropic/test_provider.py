@@ -76,6 +76,46 @@ async def test_request_is_in_anthropics_words(upstream: AnthropicUpstream) -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("model", "stays"),
+    [
+        ("claude-opus-5", True),
+        ("claude-opus-4-8-20260528", True),
+        ("claude-sonnet-5-5", True),
+        ("claude-haiku-6-20270101", True),
+        ("claude-opus-4-20250514", False),
+        ("claude-opus-4-7", False),
+        ("claude-sonnet-5", False),
+        ("claude-3-5-haiku-20241022", False),
+        ("vendor-model", False),
+    ],
+)
+async def test_system_messages_stay_where_the_model_takes_them(
+    model: str, stays: bool, upstream: AnthropicUpstream
+) -> None:
+    said = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "One"},
+        {"role": "assistant", "content": "Two"},
+        {"role": "system", "content": "From now on in French."},
+        {"role": "user", "content": "Three"},
+    ]
+    request = await asked(upstream, replace(conversation(*said), model_name=model))
+    inside = ["From now on in French."] if stays else []
+    assert [block["text"] for block in request["system"]] == [
+        "Be brief.",
+        *([] if stays else ["From now on in French."]),
+    ]
+    texts = [(message["role"], block["text"]) for message in request["messages"] for block in message["content"]]
+    assert texts == [("user", "One"), ("assistant", "Two"), ("user", "Three"), *(("system", text) for text in inside)]
+
+
+async def test_thinking_is_left_out_after_results_that_a_system_message_follows(upstream: AnthropicUpstream) -> None:
+    said = [USER, called(("a", "get_time", "{}")), gave("a", "noon"), {"role": "system", "content": "Be brief."}]
+    call = replace(conversation(*said), model_name="claude-opus-5")
+    assert "thinking" not in await asked(upstream, call, thinking={"type": "adaptive"})
+
+
 async def test_conversation_that_the_model_began_is_one_that_the_user_opened(upstream: AnthropicUpstream) -> None:
     """Pages greet their visitors, and histories are cut anywhere."""
     greeted = conversation({"role": "assistant", "content": "How can I help?"}, {"role": "user", "content": "Hi"})
@@ -135,6 +175,15 @@ async def test_what_is_not_sent_as_it_came_is_told(
     call = changed(CALL, parameters_json=msgspec.json.encode(parameters))
     await asked(upstream, call, version, **extra)
     assert set(call.ignored) == ignored
+
+
+async def test_blank_stops_are_left_out_and_named(upstream: AnthropicUpstream) -> None:
+    call = changed(CALL, parameters_json=b'{"stop":["\\n","END",""," \\t"]}')
+    assert (await asked(upstream, call))["stop_sequences"] == ["END"]
+    assert call.ignored == ["stop"]
+    call = changed(CALL, parameters_json=b'{"stop":"\\n\\n"}')
+    assert "stop_sequences" not in await asked(upstream, call)
+    assert call.ignored == ["stop"]
 
 
 @pytest.mark.parametrize(

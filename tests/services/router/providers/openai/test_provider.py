@@ -1,5 +1,6 @@
 """Requests that tell providers to store nothing, and which cache to look in."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ import pytest
 
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts
-from services.router.providers.openai.provider import no_store_fields, no_store_headers, takes_cache_key
-from tests.services.router.providers.asking import CALL, both_ways, pieces_of
+from services.router.providers.openai.provider import OpenAIProvider
+from tests.services.router.providers.asking import CALL, both_ways, changed, failure_of, opened, pieces_of
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiUpstream
 from tests.support.upstreams.openai import Upstream
@@ -54,29 +55,6 @@ async def test_fields_of_the_routes_file_stay_beside_the_switch() -> None:
         assert (body["store"], body["provider"]) == (False, {"order": ["a"]})
 
 
-@pytest.mark.parametrize(
-    ("base_url", "fields"),
-    [
-        ("https://api.openai.com/v1", {"store": False}),
-        ("https://eu.api.openai.com/v1", {"store": False}),
-        ("https://somewhere.openai.azure.com/openai/v1", {"store": False}),
-        ("http://127.0.0.1:8000/v1", {"store": False}),
-        ("https://OpenRouter.ai/api/v1", {"provider": {"zdr": True, "data_collection": "deny"}}),
-        (
-            "https://ai-gateway.vercel.sh/v1",
-            {"providerOptions": {"gateway": {"zeroDataRetention": True}}},
-        ),
-        ("https://gateway.ai.cloudflare.com/v1/account/ours/openai", {"store": False}),
-        ("https://api.mistral.ai/v1", {}),
-        ("https://api.groq.com/openai/v1", {}),
-    ],
-)
-def test_every_host_is_told_in_its_own_words(base_url: str, fields: dict[str, Any]) -> None:
-    assert no_store_fields(base_url) == fields
-    is_logged_by_default = "cloudflare" in base_url
-    assert no_store_headers(base_url) == ({"cf-aig-collect-log-payload": "false"} if is_logged_by_default else {})
-
-
 async def test_provider_that_takes_a_cache_key_is_sent_one_that_says_nothing_else() -> None:
     call = replace(CALL, cache_identity=b"acct_1 and how the conversation began")
     async with Upstream() as upstream:
@@ -105,7 +83,63 @@ async def test_server_that_knows_no_cache_key_and_chat_that_has_none_are_sent_no
         assert own["prompt_cache_key"] == "ours"
 
 
-def test_cache_keys_are_sent_to_hosts_that_are_known_to_take_them() -> None:
-    hosts = {"api.openai.com", "eu.api.openai.com", "api.mistral.ai", "openrouter.ai"}
-    others = {"api.groq.com", "api.openai.com.example", "myapi.openai.com", "127.0.0.1"}
-    assert {host for host in hosts | others if takes_cache_key(f"https://{host}/v1")} == hosts
+async def test_limit_of_the_output_is_sent_where_it_is_told() -> None:
+    async with Upstream() as upstream, GeminiUpstream() as gemini:
+        assert (await told(upstream, CALL))["max_tokens"] == 50
+        assert (await told(gemini, CALL))["generationConfig"]["maxOutputTokens"] == 50
+        untold = replace(CALL, is_limit_told=False)
+        assert not {"max_tokens", "max_completion_tokens"} & set(await told(upstream, untold))
+        assert "maxOutputTokens" not in (await told(gemini, untold))["generationConfig"]
+    # The API refuses a request without it.
+    async with AnthropicUpstream() as anthropic:
+        assert (await told(anthropic, untold))["max_tokens"] == 50
+
+
+async def test_empty_stops_are_left_out_and_named() -> None:
+    async with Upstream() as upstream:
+        for given, sent in (
+            (b'{"stop":["","END","\\n"],"seed":7}', {"stop": ["END", "\n"], "seed": 7}),
+            (b'{"seed":7,"stop":""}', {"seed": 7}),
+            (b'{"stop":[""]}', {}),
+        ):
+            call = changed(CALL, parameters_json=given)
+            body = await told(upstream, call)
+            assert {name: body[name] for name in ("stop", "seed") if name in body} == sent
+            assert call.ignored == ["stop"]
+        call = changed(CALL, parameters_json=b'{"stop":["END"," "]}')
+        assert (await told(upstream, call))["stop"] == ["END", " "]
+        assert not call.ignored
+
+
+async def test_query_of_the_address_goes_along() -> None:
+    async with Upstream() as upstream, GeminiUpstream() as gemini:
+        for server, address, query in (
+            (upstream, f"{upstream.base_url}/?api-version=2025-01-01&a=%2F", "api-version=2025-01-01&a=%2F"),
+            (gemini, f"{gemini.base_url}?tenant=7", "alt=sse&tenant=7"),
+        ):
+            route = ProviderRoute("host", server.kind, address, api_key="secret", version=server.version)
+            provider = open_provider(route, Timeouts(), Path("unused.sock"))
+            await pieces_of(provider)
+            await provider.aclose()
+            assert server.requests[-1].query == query
+
+
+async def test_azure_takes_a_key_in_a_header_of_its_own_and_a_token_in_the_usual_one(tmp_path: Path) -> None:
+    heads = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.close()
+
+    socket = tmp_path / "azure.sock"
+    async with await asyncio.start_unix_server(answer, socket):
+        for key in ("0123abc", "ab.cd.ef"):
+            azure = "http://ours.openai.azure.com/openai/deployments/gpt?api-version=2025-01-01"
+            provider = opened(OpenAIProvider, azure, api_key=key, socket=socket)
+            await failure_of(provider)
+            await provider.aclose()
+    of_key, of_token = heads
+    assert of_key.startswith("POST /openai/deployments/gpt/chat/completions?api-version=2025-01-01 HTTP/1.1")
+    assert "api-key: 0123abc\r\n" in of_key
+    assert "Authorization: Bearer ab.cd.ef\r\n" in of_token
+    assert ("Authorization" in of_key, "api-key" in of_token) == (False, False)

@@ -10,6 +10,7 @@ from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
     ResultsTurn,
+    SystemTurn,
     Text,
     UserTurn,
     plain_id,
@@ -19,8 +20,8 @@ from tests.services.router.providers.past import USER, called, gave
 from tests.services.router.schema.reading import parsed
 
 
-def read(*messages: dict[str, Any]) -> Conversation:
-    return read_conversation(parsed(msgspec.json.encode(messages)))
+def read(*messages: dict[str, Any], **options: bool) -> Conversation:
+    return read_conversation(parsed(msgspec.json.encode(messages)), **options)
 
 
 def texts(*said: Text) -> list[str]:
@@ -39,6 +40,30 @@ def test_system_messages_are_taken_together_wherever_they_stand() -> None:
     [turn] = conversation.turns
     assert isinstance(turn, UserTurn)
     assert texts(*turn.texts) == ["Hi", "Hi"]
+
+
+def test_system_messages_may_stay_in_the_turn_of_the_user_and_end_it() -> None:
+    conversation = read(
+        {"role": "system", "content": "One"},
+        USER,
+        {"role": "assistant", "content": "Hello"},
+        {"role": "system", "content": "Two"},
+        {"role": "system", "content": "Three"},
+        USER,
+        called(("a", "get_time", "{}"), ("b", "get_time", "{}")),
+        gave("a", "noon"),
+        {"role": "system", "content": "Four"},
+        gave("b", "midnight"),
+        {"role": "assistant", "content": "Noon"},
+        # The user says nothing here.
+        {"role": "system", "content": "Five"},
+        keeps_system_inside=True,
+    )
+    assert texts(*conversation.system) == ["One", "Five"]
+    kinds = [UserTurn, ModelTurn, UserTurn, SystemTurn, ModelTurn, ResultsTurn, SystemTurn, ModelTurn]
+    assert [type(turn) for turn in conversation.turns] == kinds
+    inside = [texts(*turn.texts) for turn in conversation.turns if isinstance(turn, SystemTurn)]
+    assert inside == [["Two", "Three"], ["Four"]]
 
 
 def test_speakers_take_turns_and_who_says_nothing_takes_none() -> None:

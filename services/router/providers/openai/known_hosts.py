@@ -1,0 +1,65 @@
+"""Hosts whose chat completions are known to differ: what they take, and what a request needs there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    # The name of the field for the output limit.
+    output_field: str = "max_tokens"
+    # The header of an API key, if it is not that of a Bearer token.
+    key_header: str = ""
+    # Whether answers without an output limit are as long as the model and its window allow. Others are known to end
+    # them after some thousand tokens, or not known at all.
+    needs_no_limit: bool = False
+    # Whether it takes OpenAI's `prompt_cache_key`; others reject it.
+    takes_cache_key: bool = False
+    # Whether it takes fields that ask it not to store a request.
+    takes_no_store: bool = False
+    # Those fields, and headers in their place or beside them.
+    no_store_fields: Mapping[str, Any] = field(default_factory=lambda: {"store": False})
+    no_store_headers: Mapping[str, str] = field(default_factory=dict)
+
+
+# `max_tokens` is refused by the models of OpenAI from GPT-5 on.
+_AZURE: Final = Host("max_completion_tokens", key_header="api-key", needs_no_limit=True, takes_no_store=True)
+_OPENAI: Final = Host("max_completion_tokens", needs_no_limit=True, takes_cache_key=True, takes_no_store=True)
+_TAKES_NOTHING: Final = Host(no_store_fields={})
+_OTHER: Final = Host()
+
+_HOSTS: Final = {
+    "api.openai.com": _OPENAI,
+    "openrouter.ai": Host(
+        takes_cache_key=True,
+        takes_no_store=True,
+        no_store_fields={"provider": {"zdr": True, "data_collection": "deny"}},
+    ),
+    "ai-gateway.vercel.sh": Host(
+        takes_no_store=True, no_store_fields={"providerOptions": {"gateway": {"zeroDataRetention": True}}}
+    ),
+    "gateway.ai.cloudflare.com": Host(takes_no_store=True, no_store_headers={"cf-aig-collect-log-payload": "false"}),
+    "api.mistral.ai": Host(takes_cache_key=True, no_store_fields={}),
+    # Some reject unknown fields.
+    "api.cerebras.ai": _TAKES_NOTHING,
+    "api.deepseek.com": _TAKES_NOTHING,
+    "api.groq.com": _TAKES_NOTHING,
+    "api.together.ai": _TAKES_NOTHING,
+    "api.together.xyz": _TAKES_NOTHING,
+    "generativelanguage.googleapis.com": _TAKES_NOTHING,
+}
+# Hosts of one region or one customer.
+_ENDINGS: Final = {
+    ".api.openai.com": _OPENAI,
+    ".openai.azure.com": _AZURE,
+    ".cognitiveservices.azure.com": _AZURE,
+    ".services.ai.azure.com": _AZURE,
+}
+
+
+def host_of(base_url: str) -> Host:
+    name = urlsplit(base_url).hostname or ""
+    by_ending = (host for ending, host in _ENDINGS.items() if name.endswith(ending))
+    return _HOSTS.get(name) or next(by_ending, _OTHER)
