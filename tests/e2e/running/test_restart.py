@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -160,14 +161,22 @@ def complete_by_client(service: Service, api_key: str) -> Iterator[str]:
             yield legato.complete("Hi", model="mezzo", timeout_s=120).message.text
 
 
+def keyed(api_key: str) -> tuple[tuple[str, str], ...]:
+    return ("authorization", f"Bearer {api_key}"), ("idempotency-key", uuid.uuid4().hex)
+
+
 def complete_by_grpc(service: Service, api_key: str) -> Iterator[str]:
-    """The same with gRPC's own options, as programs in other languages have them."""
+    """The same without our client, by its service configuration alone, as in other languages."""
     request = CompleteRequest(chat=to_chat({"model": "mezzo", "messages": QUESTION}))
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.min_reconnect_backoff_ms", LONG_CONNECT_MS)]
+    options: list[tuple[str, Any]] = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.min_reconnect_backoff_ms", LONG_CONNECT_MS),
+    ]
+    options.append(("grpc.service_config", channel.service_config()))
     with grpc.insecure_channel(socket_of(service.data), options=options) as opened:
         stub: Any = ChatServiceStub(opened)
         while True:
-            yield stub.Complete(request, timeout=120, metadata=(("authorization", f"Bearer {api_key}"),)).message.text
+            yield stub.Complete(request, timeout=120, metadata=keyed(api_key)).message.text
 
 
 @pytest.mark.parametrize("ask_again", [complete_by_client, complete_by_grpc])

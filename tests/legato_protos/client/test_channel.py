@@ -18,13 +18,13 @@ from tests.support.servers.chat_service import ScriptedChatService
 API_KEY = "sk-of-the-test"
 
 
-def test_service_config_has_every_method_once_and_repeats_only_what_was_not_available() -> None:
+def test_service_config_has_every_method_once_and_repeats_only_what_was_not_available_or_met_a_shutdown() -> None:
     service = DESCRIPTOR.services_by_name["ChatService"]
     config = json.loads(service_config())
     named = [(name["service"], name["method"]) for method in config["methodConfig"] for name in method["name"]]
     assert sorted(named) == sorted((service.full_name, method.name) for method in service.methods)
     policies = [method["retryPolicy"] for method in config["methodConfig"]]
-    assert {tuple(policy["retryableStatusCodes"]) for policy in policies} == {("UNAVAILABLE",)}
+    assert {tuple(policy["retryableStatusCodes"]) for policy in policies} == {("UNAVAILABLE", "CANCELLED")}
 
 
 async def test_calls_leave_an_edge_that_has_gone_silent(tmp_path: Path) -> None:
