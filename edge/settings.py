@@ -31,6 +31,8 @@ class EdgeSettings(ProcessSettings, frozen=True, kw_only=True):
     prompt_bytes: PromptBytes = PROMPT_BYTES
     # unix:PATH or HOST:PORT of the gRPC service for programs; default: a socket in `data`.
     edge_rpc_listen: str = ""
+    # The descriptor of an inherited socket that listens there.
+    edge_rpc_fd: Annotated[int, msgspec.Meta(ge=0)] | None = None
     # Serves it over TCP without certificates.
     insecure_tcp: bool = False
     # Address of the gRPC health service.

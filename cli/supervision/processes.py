@@ -49,6 +49,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, str]
     # The public socket, bound and listening.
     edge_fd: int
+    # Those of the edges for programs, in their order, alike.
+    edge_rpc_fds: tuple[int, ...]
     # Held by every process, so that the next supervisor can wait for the last of them.
     lock_fd: int
     # None: there is no console.
@@ -133,6 +135,7 @@ def _share_of_local_model(settings: UpSettings, routers: int) -> dict[str, str]:
 
 
 def _edge(installation: Installation, number: int, name: str) -> ProcessSpec:
+    rpc_fd = installation.edge_rpc_fds[number - 1]
     own = {
         "LEGATO_CONSOLE_URL": installation.console_url if installation.console else "",
         "LEGATO_DRAIN_S": str(installation.settings.drain_s),
@@ -140,16 +143,20 @@ def _edge(installation: Installation, number: int, name: str) -> ProcessSpec:
         "LEGATO_EDGE_HEALTH_LISTEN": installation.socket_address(name),
         "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number, name),
         "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
-        "LEGATO_EDGE_RPC_LISTEN": _rpc_address(installation, number),
+        "LEGATO_EDGE_RPC_FD": str(rpc_fd),
+        "LEGATO_EDGE_RPC_LISTEN": rpc_addresses(installation.settings, installation.data, installation.scale)[
+            number - 1
+        ],
     }
-    return _process(installation, "edge", name, "edge", own, fds=(installation.edge_fd,))
+    return _process(installation, "edge", name, "edge", own, fds=(installation.edge_fd, rpc_fd))
 
 
-def _rpc_address(installation: Installation, number: int) -> str:
-    """Returns where an edge serves programs: the first at `chat`, further ones at `chat-2` and so on."""
-    if listen := installation.settings.edge_rpc_listen:
-        return _listen_of(listen, number)
-    return installation.socket_address("chat" if number == 1 else f"chat-{number}")
+def rpc_addresses(settings: UpSettings, data: Path, scale: Scale) -> list[str]:
+    """Returns where the edges serve programs: the first at `chat`, further ones at `chat-2` and so on."""
+    numbers = range(1, scale.edges + 1)
+    if listen := settings.edge_rpc_listen:
+        return [_listen_of(listen, number) for number in numbers]
+    return [f"unix:{socket_of('chat' if number == 1 else f'chat-{number}', data)}" for number in numbers]
 
 
 def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:

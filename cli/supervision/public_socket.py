@@ -1,10 +1,14 @@
-"""The public socket: bound here, so that a port in use is reported before anything starts."""
+"""The sockets of clients: bound here, so that a port in use is reported before anything starts, and held, so that who
+connects while an edge restarts waits for it."""
 
 import contextlib
 import errno
 import socket
 
 import click
+
+from services.chassis.rpc.listening import listen_for_rpcs
+from services.chassis.settings import SettingsError
 
 # Connections that may wait while the edges start or restart.
 BACKLOG = 2048
@@ -43,6 +47,14 @@ def listen_for_console(host: str, port: int) -> list[socket.socket]:
         with contextlib.suppress(CannotListen):
             listeners.append(listen("::1", listeners[0].getsockname()[1]))
     return listeners
+
+
+def listen_for_programs(address: str) -> socket.socket:
+    """Listens where an edge serves gRPC: `unix:PATH` or HOST:PORT."""
+    try:
+        return listen_for_rpcs(address)
+    except SettingsError as error:
+        raise CannotListen(f"{error}: choose another with LEGATO_EDGE_RPC_LISTEN, or stop what listens there") from None
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> CannotListen:

@@ -15,7 +15,7 @@ from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, 
 # A placeholder for a secret that is generated when the processes are started.
 MADE_LATER = "1:" + "00" * 32
 # Set by the supervisor, whatever the environment says.
-DECIDED_LATER = ("LEGATO_EDGE_FD", "LEGATO_CONSOLE_FD")
+DECIDED_LATER = ("LEGATO_EDGE_FD", "LEGATO_EDGE_RPC_FD", "LEGATO_CONSOLE_FD")
 # Internal variables.
 OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE, pulse.VARIABLE)
 

@@ -52,6 +52,7 @@ class ChatEndpoint:
                     edge.saturation.gate.acquire(principal.key_id),
                     edge.prompt_memory.hold(principal.account_id) as prompt_memory,
                 ):
+                    await incoming.arrive(principal, prompt_memory)
                     admission = edge.metering.prepare_admission(
                         principal, guess_body_tokens(incoming.announced_bytes or 0)
                     )

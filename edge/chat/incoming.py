@@ -34,7 +34,11 @@ class IncomingChat(ABC):
 
     @abstractmethod
     def identify(self, principals: Principals) -> Awaitable[Principal]:
-        """Returns whom the chat is for, if that one may chat. After this, `announced_bytes` is final."""
+        """Returns whom the chat is for, if that one may chat."""
+
+    async def arrive(self, principal: Principal, memory: BudgetShare) -> None:  # noqa: B027 HTTP needs none of it.
+        """Waits for what must have arrived before the chat is charged to its rate limits, and holds it in `memory`.
+        After this, `announced_bytes` and `has_small_body` are final."""
 
     @abstractmethod
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:

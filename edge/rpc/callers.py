@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable
 from typing import Final
-from urllib.parse import unquote
 
 from edge.access.principals import Principals
 from edge.backends.auth import Principal, Scope
+from edge.rpc.relay import Client
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import HttpScope
 from services.chassis.rpc.callers import CALLER_PREFIX, is_secured, names_of, not_allowed, uri_of
@@ -16,13 +16,13 @@ CALLER: Final = b"x-legato-caller"
 _KEYS: Final = frozenset({b"authorization", b"x-api-key"})
 
 
-def scope_of(context: Context) -> HttpScope:
+def scope_of(context: Context, client: Client) -> HttpScope:
     """Returns the metadata as headers, and the address of a caller over TCP, as ASGI has them."""
     headers = [
         (name.encode(), value if isinstance(value, bytes) else value.encode())
         for name, value in context.invocation_metadata() or ()
     ]
-    return {"headers": headers, "client": _client_of(context.peer())}
+    return {"headers": headers, "client": client}
 
 
 def identify(
@@ -55,12 +55,3 @@ def _caller_of(context: Context, scope: HttpScope) -> str:
         message = "Say in x-legato-caller which program calls for this account."
         raise LegatoError(Reason.REQUEST_INVALID, message, param="x-legato-caller")
     return said
-
-
-def _client_of(peer: str) -> tuple[str, int] | None:
-    """Reads what gRPC says of a peer, such as `ipv4:127.0.0.1:50051` or `ipv6:%5B::1%5D:50051`."""
-    kind, _, address = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return None
-    host, _, port = unquote(address).rpartition(":")
-    return host.strip("[]"), int(port)

@@ -1,24 +1,23 @@
 """A chat that comes in by gRPC."""
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, Final
-
-from google.protobuf.message import DecodeError
+from typing import Final
 
 from edge.access.principals import Principals
 from edge.backends.auth import Principal
 from edge.billing.hold import ChatHold
 from edge.chat.edge_state import EdgeState
 from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
-from edge.rpc.callers import identify, scope_of
+from edge.rpc.callers import identify
+from edge.rpc.message_turns import MessageTurns, parse
 from edge.rpc.replies import AnsweredCall, RpcReply, StreamedReply, WholeReply
 from edge.rpc.request_json import render_chat
 from edge.rpc.unknown_fields import name_unknown_fields
 from edge.wire.body_reader import ClientGone, check_size
 from edge.wire.chat_request import ChatBody
 from legato_protos.chat.v1 import chat_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
-from services.chassis.http.asgi import WHEN_GONE, Headers
+from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.rpc.server import Context
@@ -28,11 +27,23 @@ _COMPLETE_SPAN, _STREAM_SPAN = _SPAN | {"rpc.method": "Complete"}, _SPAN | {"rpc
 
 
 class RpcChat(IncomingChat):
-    """One call of Complete or Stream. Its message is read when it is known whom it is for, and not kept by gRPC."""
+    """One call of Complete or Stream. Its message is read when there is room for it, and not kept by gRPC."""
 
-    def __init__(self, edge: EdgeState, context: Context, stalled_reader_s: float, *, is_streamed: bool) -> None:
-        super().__init__(new_request_id(), scope_of(context))
+    def __init__(
+        self,
+        edge: EdgeState,
+        context: Context,
+        scope: HttpScope,
+        turns: MessageTurns,
+        stalled_reader_s: float,
+        *,
+        is_streamed: bool,
+    ) -> None:
+        super().__init__(new_request_id(), scope)
         self._edge = edge
+        self._turns = turns
+        # The chat's task while its message arrives.
+        self._arriving: asyncio.Task[None] | None = None
         self.scope[WHEN_GONE] = self._register
         self._context = context
         self._stalled_reader_s = stalled_reader_s
@@ -47,25 +58,27 @@ class RpcChat(IncomingChat):
         self.rates: Headers = []
 
     async def identify(self, principals: Principals) -> Principal:
-        principal = await identify(principals, self._context, self.scope, INFERENCE)
-        message: Any = None if self.is_gone else await self._context.read()
-        if not isinstance(message, bytes):
+        return await identify(principals, self._context, self.scope, INFERENCE)
+
+    async def arrive(self, principal: Principal, memory: BudgetShare) -> None:
+        if self.is_gone:
             raise ClientGone
+        self._arriving = asyncio.current_task()
+        async with self._turns.message(self._context, principal.account_id) as message:
+            if message is None:
+                raise ClientGone
+            check_size(len(message))
+            memory.grow_to(len(message))
+        self._arriving = None
         self._message = message
         self.announced_bytes = len(message)
         self.has_small_body = len(message) <= SMALL_BODY_BYTES
-        return principal
 
     async def read(self, memory: BudgetShare) -> bytes:
-        check_size(len(self._message))
-        memory.grow_to(len(self._message))
-        kind = pb.StreamRequest if self._is_streamed else pb.CompleteRequest
-        try:
-            request = kind.FromString(self._message)
-        except DecodeError:
-            raise LegatoError(Reason.REQUEST_INVALID, f"The message is not a {kind.DESCRIPTOR.name}.") from None
-        unknown = name_unknown_fields(request, self._message)
-        self._message = b""
+        message, self._message = self._message, b""
+        request = parse(message, pb.StreamRequest) if self._is_streamed else parse(message, pb.CompleteRequest)
+        unknown = name_unknown_fields(request, message)
+        del message
         body = await render_chat(request.chat, is_streamed=self._is_streamed, unknown=unknown)
         check_size(len(body))
         memory.grow_to(len(body))
@@ -78,6 +91,8 @@ class RpcChat(IncomingChat):
         """Handles a caller that has cancelled, whose deadline has passed, or that is gone."""
         self.is_gone = True
         self.scope.pop(WHEN_GONE, None)
+        if self._arriving is not None:
+            self._arriving.cancel()
         if self.reply is not None:
             self.reply.drop()
         if self._tell_gone is not None:

@@ -1,10 +1,13 @@
 """The edge's gRPC service for programs: calls take the same path as over HTTP."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from edge.backends.auth import Principal, Scope
 from edge.chat.edge_state import EdgeState
@@ -12,51 +15,56 @@ from edge.chat.endpoint import ChatEndpoint
 from edge.reports.receipt import get_request
 from edge.reports.usage import get_usage
 from edge.rpc.callers import identify, scope_of
+from edge.rpc.message_turns import MessageTurns
+from edge.rpc.relay import ProgramRelay
 from edge.rpc.rpc_chat import RpcChat
 from edge.wire.responses import error_headers
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1 import chat_pb2_grpc
 from services.chassis.errors import LegatoError, internal_error, unavailable
-from services.chassis.http.asgi import WHEN_GONE, Headers
+from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.rpc.server import Context
 
-# A caller that is killed resets its connection, which is noticed at once. One whose machine vanishes does not answer
-# these pings, which are sent while a call runs and nothing is received. The last option is the time for the answer to a
-# ping; the second, which is said to be that, is the time for anything to arrive.
-KEEPALIVE_OPTIONS: Final = (
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),
-)
-
 AnswerT = TypeVar("AnswerT")
+RequestT = TypeVar("RequestT", bound=Message)
 
 
 class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
-    def __init__(self, edge: EdgeState, stalled_reader_s: float) -> None:
+    def __init__(self, edge: EdgeState, relay: ProgramRelay, turns: MessageTurns, stalled_reader_s: float) -> None:
         self._edge = edge
+        self._relay = relay
+        self._turns = turns
         self._endpoint = ChatEndpoint(edge)
         self._stalled_reader_s = stalled_reader_s
         self._running: set[asyncio.Task[None]] = set()
 
     def own_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
-        """Returns the handlers of chats. On the wire a single message is a stream of one. As a stream, a request is
-        read when there is room for it, and not kept by gRPC while the answer runs; and the answer is sealed after it
-        was sent."""
+        """Returns the handlers. On the wire a single message is a stream of one. As a stream, a request is read when
+        there is room for it, and not kept by gRPC while a chat runs; and its answer is sealed after it was sent."""
+        chats = ((self.Complete, pb.CompleteResponse), (self.Stream, pb.StreamResponse))
+        reads = (
+            (self.ListModels, pb.ListModelsResponse),
+            (self.GetUsage, pb.GetUsageResponse),
+            (self.GetRequest, pb.GetRequestResponse),
+        )
         return {
-            method.__name__: grpc.stream_stream_rpc_method_handler(method, response_serializer=kind.SerializeToString)
-            for method, kind in ((self.Complete, pb.CompleteResponse), (self.Stream, pb.StreamResponse))
+            method.__name__: make(method, response_serializer=kind.SerializeToString)
+            for make, methods in (
+                (grpc.stream_stream_rpc_method_handler, chats),
+                (grpc.stream_unary_rpc_method_handler, reads),
+            )
+            for method, kind in methods
         }
 
     async def Complete(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
-        await self._run(RpcChat(self._edge, context, self._stalled_reader_s, is_streamed=False), context)
+        await self._chat(context, is_streamed=False)
 
     async def Stream(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
-        await self._run(RpcChat(self._edge, context, self._stalled_reader_s, is_streamed=True), context)
+        await self._chat(context, is_streamed=True)
 
-    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
-        async def list_models(principal: Principal) -> pb.ListModelsResponse:
+    async def ListModels(self, request_iterator: Any, context: Context) -> pb.ListModelsResponse:
+        async def list_models(principal: Principal, request: pb.ListModelsRequest) -> pb.ListModelsResponse:
             return pb.ListModelsResponse(
                 models=[
                     pb.Model(model_id=model.model_id, create_time=model.create_time, owner=model.owner)
@@ -64,36 +72,63 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
                 ]
             )
 
-        return await self._read(context, Scope.SCOPE_MODELS, list_models)
+        return await self._read(context, Scope.SCOPE_MODELS, pb.ListModelsRequest, list_models)
 
-    async def GetUsage(self, request: pb.GetUsageRequest, context: Context) -> pb.GetUsageResponse:
-        return await self._read(context, Scope.SCOPE_USAGE, lambda principal: get_usage(self._edge, principal, request))
+    async def GetUsage(self, request_iterator: Any, context: Context) -> pb.GetUsageResponse:
+        return await self._read(context, Scope.SCOPE_USAGE, pb.GetUsageRequest, partial(get_usage, self._edge))
 
-    async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:
-        request_id = request.request_id
-        return await self._read(
-            context, Scope.SCOPE_USAGE, lambda principal: get_request(self._edge, principal, request_id)
-        )
+    async def GetRequest(self, request_iterator: Any, context: Context) -> pb.GetRequestResponse:
+        async def get(principal: Principal, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
+            return await get_request(self._edge, principal, request.request_id)
+
+        return await self._read(context, Scope.SCOPE_USAGE, pb.GetRequestRequest, get)
 
     async def _read(
-        self, context: Context, needed: "Scope.ValueType", read: Callable[[Principal], Awaitable[AnswerT]]
+        self,
+        context: Context,
+        needed: "Scope.ValueType",
+        kind: type[RequestT],
+        read: Callable[[Principal, RequestT], Awaitable[AnswerT]],
     ) -> AnswerT:
         """Returns what is read for whom the call is for, and takes the call from the rate limit."""
         request_id, edge = new_request_id(), self._edge
         tell(context, request_id, [])
+        with self._call(context) as scope:
+            try:
+                principal = await identify(edge.principals, context, scope, needed)
+                request = await self._turns.parsed(context, principal.account_id, kind)
+                await edge.metering.admit(principal)
+                return await read(principal, request)
+            except LegatoError as error:
+                edge.note_refusal(error, request_id)
+                tell(context, request_id, error_headers(error))
+                raise
+
+    @contextlib.contextmanager
+    def _call(self, context: Context) -> Iterator[HttpScope]:
+        """Yields the scope of a call, and counts the call at its connection."""
+        connection = self._relay.find(context.peer())
+        if connection is None:
+            # Without it nothing says where the call comes from.
+            raise unavailable("The connection")
+        connection.begin_call()
         try:
-            principal = await identify(edge.principals, context, scope_of(context), needed)
-            await edge.metering.admit(principal)
-            return await read(principal)
-        except LegatoError as error:
-            edge.note_refusal(error, request_id)
-            tell(context, request_id, error_headers(error))
+            yield scope_of(context, connection.client)
+        except asyncio.CancelledError:
+            connection.note_reset()
             raise
+        finally:
+            connection.end_call()
 
     def cancel_all(self) -> None:
         """Cancels all running chats; each tells its caller, and ends."""
         for task in self._running:
             task.cancel()
+
+    async def _chat(self, context: Context, *, is_streamed: bool) -> None:
+        with self._call(context) as scope:
+            chat = RpcChat(self._edge, context, scope, self._turns, self._stalled_reader_s, is_streamed=is_streamed)
+            await self._run(chat, context)
 
     async def _run(self, chat: RpcChat, context: Context) -> None:
         """Runs the chat in a task of its own, which decides itself what a caller that is gone means to it: gRPC cancels

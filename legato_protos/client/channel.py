@@ -13,6 +13,9 @@ import grpc.aio
 _SERVER_NAME: Final = "edge"
 # Fits a prompt of a million tokens.
 _LARGEST_MESSAGE_BYTES: Final = 20 * 1024 * 1024
+# How long calls wait for an edge that restarts. Pings begin before the connection is complete, and end it then, too.
+CONNECT_TIMEOUT_MS = 20_000
+KEEPALIVE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,17 @@ def _open(kind: Any, address: str, certificates: Certificates | None) -> Any:
         ("grpc.per_rpc_retry_buffer_size", _LARGEST_MESSAGE_BYTES),
         # An edge that was restarted is found within the time of the retries.
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 1000),
+        # Despite its name: the timeout of one connection attempt, for which calls wait. The socket of an edge that
+        # restarts takes connections before the edge serves.
+        ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
+        # An edge that has gone silent is left within 20 s, and its calls go to others. The last option is the time for
+        # the answer to a ping; the second is the time for anything to arrive.
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.ping_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
         # gRPC reads proxy settings from the environment; edges are never behind a proxy.
         ("grpc.enable_http_proxy", 0),
     ]

@@ -32,6 +32,7 @@ def installation(
         scale=Scale(workers, routers, meterings),
         secrets={"LEGATO_KEY_PEPPERS": PEPPER, **(secrets or {})},
         edge_fd=7,
+        edge_rpc_fds=tuple(range(20, 84)),
         lock_fd=8,
         console=console,
     )

@@ -19,8 +19,8 @@ from cli.supervision import completeness, data_folder
 from cli.supervision.audit_copy_place import same_disk_warning
 from cli.supervision.data_folder import AlreadyLocked
 from cli.supervision.kept_secrets import secrets_for
-from cli.supervision.processes import CONSOLE_PORT, ConsoleStart, Installation, process_groups
-from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
+from cli.supervision.processes import CONSOLE_PORT, ConsoleStart, Installation, process_groups, rpc_addresses
+from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console, listen_for_programs
 from cli.supervision.scale import Scale, count_processors, default_scale
 from cli.supervision.settings import FileSettings, UpSettings
 from cli.supervision.settings_check import mistakes_in_files, mistakes_in_settings, strange_names
@@ -113,6 +113,7 @@ def up(
     console = _console_start(settings, console_sockets, address) if console_sockets else None
     if warning := same_disk_warning(data, settings.audit_copy, settings.database_url):
         _say(f"warning: {warning}")
+    program_sockets = [listen_for_programs(each) for each in rpc_addresses(settings, data, scale)]
     loaded = load_routes(routes)
     installation = Installation(
         data=data,
@@ -123,6 +124,7 @@ def up(
         scale=scale,
         secrets=secrets_for(settings, data),
         edge_fd=listener.fileno(),
+        edge_rpc_fds=tuple(each.fileno() for each in program_sockets),
         lock_fd=processes_lock_fd,
         console=console,
     )
@@ -138,7 +140,7 @@ def up(
                 _greet(invocation, address, url, is_bundled=loaded.bundled_classes >= loaded.classes.keys())
 
     def stop_listening() -> None:
-        for each in (listener, *console_sockets):
+        for each in (listener, *program_sockets, *console_sockets):
             each.close()
 
     with (data / "logs" / "up.log").open("a") as log_file:

@@ -46,20 +46,25 @@ class RpcServer:
         console_listen: str = "",
         console_role: str = Role.CONSOLE.value,
         options: Sequence[tuple[str, Any]] = (),
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        served_at: str = "",
     ) -> None:
         """Prepares a server; with certificates, TCP clients must present one of the same authority. `console_listen` is
         a further unix socket, whose clients may do only what `console_role` may, with the tokens that `access`
-        checks. `options` are further ones of gRPC."""
+        checks. `options` and `interceptors` are further ones of gRPC. `served_at` is a private `unix:PATH` to which
+        another listener passes what it receives at `listen`."""
         if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
             raise SettingsError(
                 f"{listen} is reachable from the network without TLS: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
                 "LEGATO_TLS_KEY, or listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
             )
-        self._listen = listen
-        self._certificates = certificates
+        self._listen = served_at or listen
+        self._certificates = None if listen.startswith("unix:") else certificates
         self._health = HealthServicer()
         self._health_server = HealthServer(health_listen, self._health) if health_listen else None
-        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access)], options=[*_options(), *options])
+        self._server = grpc.aio.server(
+            interceptors=[ErrorInterceptor(log, access), *interceptors], options=[*_options(), *options]
+        )
         self._names = [register(servicer, self._server) for servicer in servicers]
         self._console_listen = console_listen
         self._console_server: grpc.aio.Server | None = None
@@ -137,7 +142,7 @@ def _options() -> list[tuple[str, Any]]:
 
 async def _listen_on(server: grpc.aio.Server, listen: str, certificates: Certificates | None) -> int:
     try:
-        if certificates is None or listen.startswith("unix:"):
+        if certificates is None:
             port = server.add_insecure_port(listen)
         else:
             port = server.add_secure_port(listen, _credentials(certificates))

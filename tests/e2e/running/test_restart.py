@@ -1,18 +1,22 @@
 """Stopping, starting, and processes that are killed."""
 
+import operator
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 import openai
 import pytest
 
-from legato_protos.chat.v1.chat_pb2 import StreamRequest
+from legato_protos.chat.v1.chat_pb2 import CompleteRequest, StreamRequest
 from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
+from legato_protos.client import LegatoClient, channel
 from services.chassis.errors import Reason
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from tests.e2e.chats import QUESTION
@@ -23,6 +27,7 @@ from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.waiting import wait_until
 
 SHORT_DRAIN = {"LEGATO_DRAIN_S": "3"}
+LONG_CONNECT_MS = 120_000
 
 # What a chat of class mezzo costs, with the upstream's usual count of tokens.
 CHAT_NANOS = 11 * 100 + 7 * 210
@@ -147,6 +152,64 @@ def test_client_that_waits_while_the_edge_starts_again_is_served(restarted: Serv
         wait_until(lambda: restarted.states()["edge-1"]["restarts"] > before)
         answer = post_chat(restarted, api_key, {"messages": QUESTION})
     assert answer.status == 200, answer.body
+
+
+def complete_by_client(service: Service, api_key: str) -> Iterator[str]:
+    """Asks by our client, again and again, on one channel; yields the texts."""
+    with LegatoClient(socket_of(service.data), api_key=api_key) as legato:
+        while True:
+            yield legato.complete("Hi", model="mezzo", timeout_s=120).message.text
+
+
+def keyed(api_key: str) -> tuple[tuple[str, str], ...]:
+    return ("authorization", f"Bearer {api_key}"), ("idempotency-key", uuid.uuid4().hex)
+
+
+def complete_by_grpc(service: Service, api_key: str) -> Iterator[str]:
+    """The same without our client, by its service configuration alone, as in other languages."""
+    request = CompleteRequest(chat=to_chat({"model": "mezzo", "messages": QUESTION}))
+    options: list[tuple[str, Any]] = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.min_reconnect_backoff_ms", LONG_CONNECT_MS),
+    ]
+    options.append(("grpc.service_config", channel.service_config()))
+    with grpc.insecure_channel(socket_of(service.data), options=options) as opened:
+        stub: Any = ChatServiceStub(opened)
+        while True:
+            yield stub.Complete(request, timeout=120, metadata=keyed(api_key)).message.text
+
+
+@pytest.mark.parametrize("ask_again", [complete_by_client, complete_by_grpc])
+def test_programs_do_not_notice_that_the_only_edge_is_restarted(
+    restarted: Service, ask_again: Callable[[Service, str], Iterator[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A busy machine takes longer to start an edge.
+    for timeout in ("CONNECT_TIMEOUT_MS", "KEEPALIVE_MS"):
+        monkeypatch.setattr(channel, timeout, LONG_CONNECT_MS)
+    api_key, stopping, answered = restarted.new_key(restarted.new_account()), threading.Event(), [0] * 4
+
+    def ask_until_stopped(number: int) -> None:
+        for text in ask_again(restarted, api_key):
+            answered[number] += 1
+            assert text == "Hello, world!"
+            if stopping.is_set():
+                return
+
+    def wait_for_more() -> None:
+        before = list(answered)
+        wait_until(lambda: any(each.done() for each in asking) or all(map(operator.gt, answered, before)))
+
+    with ThreadPoolExecutor(len(answered)) as threads:
+        asking = [threads.submit(ask_until_stopped, number) for number in range(len(answered))]
+        try:
+            for _ in range(2):
+                wait_for_more()
+                with restarted.restart_of("edge-1"):
+                    restarted.signal("edge-1", signal.SIGTERM)
+        finally:
+            stopping.set()
+        for asked in asking:
+            asked.result()
 
 
 class Traffic:

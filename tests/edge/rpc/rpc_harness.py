@@ -9,13 +9,20 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_status import rpc_status
 
 from edge.access.maintenance import MaintenanceMode
+from edge.rpc.message_turns import MessageTurns
+from edge.rpc.relay import ProgramRelay
 from edge.rpc.servicer import ChatServicer
+from edge.rpc.serving import RelayedServer, server_options
+from edge.rpc.turns_interceptor import TurnsInterceptor
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
+from services.chassis.http.connection_limit import ConnectionLimit
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.rpc.channel import open_channel
+from services.chassis.rpc.listening import listen_for_rpcs
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.api_harness import AnyKey
 from tests.edge.chat_harness import ChatHarness, Script
 from tests.edge.metering_harness import ANN
@@ -50,24 +57,42 @@ class RpcHarness:
     def __init__(self, chat_harness: ChatHarness, address: str, log: Log) -> None:
         self.chats = chat_harness
         self.address = address
+        self.path = address.removeprefix("unix:")
         self._log = log
-        self._channel = open_channel(address)
-        self.stub: ChatServiceAsyncStub = cast(Any, ChatServiceStub(self._channel))
+        self.channel = open_channel(address)
+        self.stub: ChatServiceAsyncStub = cast(Any, ChatServiceStub(self.channel))
+        self.places = FairBudget("A place", 10_000)
         self._server: RpcServer | None = None
 
     async def start(
-        self, *scripts: Script, stalled_reader_s: float = 60, options: Sequence[tuple[str, Any]] = (), **parts: Any
+        self,
+        *scripts: Script,
+        stalled_reader_s: float = 60,
+        options: Sequence[tuple[str, Any]] = (),
+        turns: MessageTurns | None = None,
+        **parts: Any,
     ) -> None:
         """Serves, with routers that follow the scripts; `parts` replace those of the edge, and `options` are gRPC's."""
         await self.chats.add_routers(*scripts)
         given: dict[str, Any] = {
             "principals": TrackedKey(self.chats),
             "models": OneModel(),
-            "places": FairBudget("A place", 10_000),
+            "places": self.places,
         }
         edge = replace(self.chats.edge(), **(given | parts))
-        self.servicer = ChatServicer(edge, stalled_reader_s)
-        self._server = RpcServer(self.address, [self.servicer], self._log, options=options)
+        turns = turns or MessageTurns()
+        served_at = f"{self.address.removesuffix('.sock')}-rpc.sock"
+        relay = ProgramRelay(listen_for_rpcs(self.address), served_at, ConnectionLimit(100, SystemClock(), self._log))
+        self.servicer = ChatServicer(edge, relay, turns, stalled_reader_s)
+        self._server = RelayedServer(
+            relay,
+            self.address,
+            [self.servicer],
+            self._log,
+            options=[*(dict(server_options(60)) | dict(options)).items()],
+            interceptors=[TurnsInterceptor(turns)],
+            served_at=served_at,
+        )
         await self._server.start()
 
     async def stream(self, chat: pb.Chat = CHAT, **how: Any) -> tuple[str, grpc.aio.AioRpcError | None]:
@@ -95,7 +120,7 @@ class RpcHarness:
             self._server = None
 
     async def close(self) -> None:
-        await self._channel.close()
+        await self.channel.close()
         await self.stop(0)
 
 

@@ -8,7 +8,7 @@ import sys
 import grpc.aio
 import pytest
 
-from edge.rpc.servicer import KEEPALIVE_OPTIONS
+from edge.rpc.serving import KEEPALIVE_OPTIONS
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, Started
 from services.chassis.errors import LegatoError, Reason
