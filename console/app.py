@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from console.account.account_notices import AccountNotices
+from console.account.account_notices import PageNotices
 from console.display.language import _
 from console.routes import PAGES, PageRoute, find_page
 from console.web import step_up
@@ -100,7 +100,7 @@ class ConsoleApp:
         return None
 
     async def _respond(self, visit: Visit, page: PageRoute) -> Response:
-        with AccountNotices(visit) as notices:
+        with PageNotices(visit) as notices:
             try:
                 response = self._refuse_strangers(visit, page) or await self._handle(visit, page, notices)
                 return await _completed(response, notices)
@@ -111,7 +111,7 @@ class ConsoleApp:
                 refused = await self._refused(visit, internal_error(), page)
             return await _completed(refused, notices)
 
-    async def _handle(self, visit: Visit, page: PageRoute, notices: AccountNotices) -> Response:
+    async def _handle(self, visit: Visit, page: PageRoute, notices: PageNotices) -> Response:
         if page.is_webhook:
             return await page.handler(visit)
         if not page.has_upload:
@@ -203,7 +203,7 @@ class ConsoleApp:
             response.headers[name] = value
 
 
-async def _completed(response: Response, notices: AccountNotices) -> Response:
+async def _completed(response: Response, notices: PageNotices) -> Response:
     """Renders a page, now that its own part is known."""
     if isinstance(response, PageResponse):
         response.complete(account_notice=await notices.find())

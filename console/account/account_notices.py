@@ -1,4 +1,4 @@
-"""What every page of an account says of it: why requests are refused, or soon will be, and whom to ask."""
+"""The notices that every page of an account has: why requests are refused, or soon will be, and whom to ask."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ OWNERS_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AccountNotice:
+class PageNotice:
     """Credit and spend limits that need attention."""
 
     credit: CreditNotice | None
@@ -27,14 +27,14 @@ class AccountNotice:
     owners: tuple[str, ...]
 
 
-class AccountNotices:
+class PageNotices:
     """Finds the notice of a page while the page asks for its own part; ends what is still asked for with the block."""
 
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
-        self._task: asyncio.Task[AccountNotice | None] | None = None
+        self._task: asyncio.Task[PageNotice | None] | None = None
 
-    def __enter__(self) -> "AccountNotices":
+    def __enter__(self) -> "PageNotices":
         return self
 
     def __exit__(self, *_raised: object) -> None:
@@ -45,7 +45,7 @@ class AccountNotices:
         if self._task is None and self._is_of_account():
             self._task = asyncio.create_task(_read(self._visit))
 
-    async def find(self) -> AccountNotice | None:
+    async def find(self) -> PageNotice | None:
         """Returns the notice; None also if it is not known in time."""
         self.begin()
         if self._task is None:
@@ -69,14 +69,14 @@ def limits_reached(told: pb.GetBalanceResponse) -> tuple[SpendMeter, ...]:
     return tuple(meter for meter in limited_meters(spend) if meter.left_nanos <= least_hold_nanos(told))
 
 
-async def _read(visit: Visit) -> AccountNotice | None:
+async def _read(visit: Visit) -> PageNotice | None:
     told = await visit.credit()
     if told is None:
         return None
     credit, reached = notice_of(told), limits_reached(told)
     if credit is None and not reached:
         return None
-    return AccountNotice(credit, reached, () if visit.who.is_owner else await _owners(visit))
+    return PageNotice(credit, reached, () if visit.who.is_owner else await _owners(visit))
 
 
 async def _owners(visit: Visit) -> tuple[str, ...]:

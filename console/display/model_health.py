@@ -1,4 +1,4 @@
-"""How a model fares, in words: by its circuit breaker, and by how often it fails while that is closed."""
+"""The words for how a model fares: by its circuit breaker, and by how often it fails while that is closed."""
 
 from typing import Final
 

@@ -72,7 +72,7 @@ def test_a_conversation_with_tools_shows_each_result_once_and_is_accessible(page
     error = page.locator("[data-part=error]")
     expect(error).to_contain_text("This account has no credit left")
     expect(error).to_contain_text(f"402 · insufficient_quota · Request {request_id(3)}")
-    expect(error).to_contain_text("Try again in 7 s.")
+    expect(error).to_contain_text("Try again in 7 seconds.")
     assert api.bodies[2]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "-4 degrees"}
     # The results are still there, and can be sent again.
     expect(page.get_by_label("Your result of get_weather")).to_have_value("-4 degrees")
