@@ -102,7 +102,10 @@ def test_a_ledger_that_was_not_audited_yet_is_not_called_consistent() -> None:
 
 def test_the_audit_is_that_of_the_replica_that_audits() -> None:
     """The others tell that they do not."""
-    idle = "legato_audit_violations NaN\nlegato_audit_interval_seconds 600.0\nlegato_audit_last_run_timestamp_seconds NaN\n"
+    idle = (
+        "legato_audit_violations NaN\nlegato_audit_interval_seconds 600.0\n"
+        "legato_audit_last_run_timestamp_seconds NaN\n"
+    )
     audits = (
         "legato_audit_violations 0.0\nlegato_audit_interval_seconds 600.0\n"
         f"legato_audit_last_run_timestamp_seconds {NOW.timestamp()}\n"
