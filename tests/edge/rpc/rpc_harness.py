@@ -107,7 +107,7 @@ class RpcHarness:
 
     def complete(self, chat: pb.Chat = CHAT) -> Any:
         """Calls Complete as a stream of one message, whose metadata can be read before its message."""
-        method = self._channel.unary_stream(
+        method = self.channel.unary_stream(
             "/legato.chat.v1.ChatService/Complete",
             pb.CompleteRequest.SerializeToString,
             pb.CompleteResponse.FromString,
