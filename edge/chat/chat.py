@@ -255,15 +255,14 @@ class Chat:
     async def _tell_end(
         self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
     ) -> None:
-        """Seals the end before it is told. If it is also the beginning, as in an answer that is not streamed, it is
-        counted like a first piece, so that a client that received nothing is not charged."""
+        """Seals the end before it is told. If the client has nothing yet, as of an answer that is not streamed, the end
+        is counted like a first piece, so that a client that received nothing is not charged."""
         self._enter(ChatStage.FINISHING)
         hold = self._hold
         if not self._delivery.output_tokens and not usage.completion_tokens:
             # An empty answer is not charged.
             hold.void(end)
-        self._delivery.count_end(usage)
-        if self._reply.delivered:
+        if self._delivery.count_end(usage):
             hold.settle(usage, basis, end)
         await self._reply.finish(finish_reason, usage, hold.cut_by if end == metering_pb.END_CREDIT_SPENT else "")
         if not hold.is_resolved:
@@ -294,7 +293,11 @@ class Chat:
         """Settles, and ends the stream with an error event; raises the error if nothing was sent yet."""
         self._enter(ChatStage.FAILING)
         self._reply.stop_keeping_alive()
-        self._settle(end)
+        if not self._reply.delivered:
+            self._delivery.close()
+        if not self._delivery.is_under_way:
+            # Otherwise it is settled when that has ended, like an answer that is not streamed.
+            self._settle(end)
         if self._reply.is_open:
             self._edge.metrics.refused(error.reason)
             self._count_failure(error.reason)
