@@ -9,14 +9,14 @@ from services.chassis.process.passes import run_passes
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.router.routing.api_keys import read_key_file
-from services.router.routing.model_states import ModelStates
+from services.router.routing.routes import RoutesInUse
 
 EVERY_S: Final = 2.0
 
 
 class KeyWatch:
-    def __init__(self, model_states: ModelStates, log: Log) -> None:
-        self._model_states = model_states
+    def __init__(self, in_use: RoutesInUse, log: Log) -> None:
+        self._in_use = in_use
         self._log = log
         # By provider.
         self._seen: dict[str, tuple[Path, Stamp]] = {}
@@ -28,7 +28,7 @@ class KeyWatch:
         await run_passes(self.look, EVERY_S, self._log, "provider.keys_failed")
 
     async def look(self) -> None:
-        providers = self._model_states.routes.providers
+        providers = self._in_use.routes.providers
         files = {name: route.api_key_file for name, route in providers.items() if route.api_key_file is not None}
         self.unusable &= files.keys()
         changed = {}
@@ -47,6 +47,6 @@ class KeyWatch:
             if api_key != providers[name].api_key:
                 changed[name] = replace(providers[name], api_key=api_key)
         if changed:
-            self._model_states.use_keys({**providers, **changed})
+            self._in_use.use_keys({**providers, **changed})
         for name in changed:
             self._log.info("provider.key_replaced", provider=name)

@@ -15,11 +15,11 @@ from services.chassis.http_client.origin import RequestHead, read_url
 from services.chassis.http_client.pool import ConnectionPool
 from services.chassis.load.admission import Gate
 from services.chassis.timing.deadlines import Clock
+from services.router.routing.target import MOST_WAITING
 
 LOOK_EACH_S: Final = 1.0
 # The last reading expires after this long.
 STALE_S: Final = 3.0
-MOST_WAITING: Final = 8
 
 # The metrics of vLLM, SGLang, Text Generation Inference and llama.cpp.
 NAMES: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size", "llamacpp:requests_deferred")

@@ -11,18 +11,17 @@ from services.chassis.small_file import read_small_file
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
 from services.router.routing.key_origins import KeyOrigins
-from services.router.routing.model_states import ModelStates
 from services.router.routing.retention_promise import utc_today, warn_of_lapses
-from services.router.routing.routes import Routes, RoutesMistaken, load_routes, read_routes
+from services.router.routing.routes import Routes, RoutesInUse, RoutesMistaken, load_routes, read_routes
 
 PROMISES_CHECKED_EVERY_S: Final = 24 * 3600.0
 
 
 class Reload:
-    def __init__(self, path: Path, timeouts: Timeouts, model_states: ModelStates, log: Log) -> None:
+    def __init__(self, path: Path, timeouts: Timeouts, in_use: RoutesInUse, log: Log) -> None:
         self._path = path
         self._timeouts = timeouts
-        self._model_states = model_states
+        self._in_use = in_use
         self._log = log
         self._key_origins = KeyOrigins(path.parent)
         with contextlib.suppress(OSError, ValueError):
@@ -56,14 +55,14 @@ class Reload:
             for mistake in str(error).splitlines():
                 self._log.warning("routes.refused", reason=mistake)
             raise
-        self._model_states.replace(routes)
+        self._in_use.replace(routes)
         self._log.info("routes.reloaded", routes_version=routes.version)
         self.warn_of_lapses()
 
     def warn_of_lapses(self) -> None:
         """Logs the promises of providers that lapse soon. A lapsed one is refused when the routes are loaded, but the
         routes that are in use stay: chats are not cut off at midnight."""
-        warn_of_lapses(self._model_states.routes.providers, utc_today(), self._log)
+        warn_of_lapses(self._in_use.routes.providers, utc_today(), self._log)
 
     async def watch_promises(self) -> None:
         while True:

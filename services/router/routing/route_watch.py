@@ -13,8 +13,8 @@ from services.chassis.process.passes import run_passes
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
+from services.router.routing.routes import RoutesInUse
 
 EVERY_S: Final = 5.0
 REPORT_WITHIN_S: Final = 3.0
@@ -41,7 +41,7 @@ class RouteWatch:
     def __init__(
         self,
         reload: Reload,
-        model_states: ModelStates,
+        in_use: RoutesInUse,
         log: Log,
         fleet: FleetReports | None = None,
         is_leaving: Callable[[], bool] = lambda: False,
@@ -49,12 +49,12 @@ class RouteWatch:
         """Follows the file with `fleet`; without it, a change is only told of, and an operator reloads it. A router
         that is leaving does not report any more, since its file may not be updated."""
         self._reload = reload
-        self._model_states = model_states
+        self._in_use = in_use
         self._log = log
         self._fleet = fleet
         self._is_leaving = is_leaving
         # What could be taken over; empty while the file has a mistake.
-        self.file_version = model_states.routes.version
+        self.file_version = in_use.routes.version
         self._mistakes = ""
 
     async def run(self) -> None:
@@ -72,7 +72,7 @@ class RouteWatch:
         except LegatoError:
             # Without metering there are no chats either.
             return
-        if is_agreed and self.file_version != self._model_states.routes.version:
+        if is_agreed and self.file_version != self._in_use.routes.version:
             # If the file has changed again meanwhile, nothing happens: the next look finds it.
             with suppress(SettingsError):
                 self._reload.now(self.file_version)
@@ -87,5 +87,5 @@ class RouteWatch:
             self._mistakes = mistakes
             for mistake in mistakes.splitlines():
                 self._log.warning("routes.refused", reason=mistake)
-        if self.file_version not in ("", before, self._model_states.routes.version):
+        if self.file_version not in ("", before, self._in_use.routes.version):
             self._log.info("routes.staged", routes_version=self.file_version)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -55,6 +55,18 @@ class Routes:
             for class_id, route in self.classes.items()
             if all(self.providers[member.target.provider].kind == "local" for member in route.tiers[0])
         )
+
+
+class RoutesInUse(Protocol):
+    """The routes by which models are called at present: what calls them keeps them."""
+
+    routes: Routes
+
+    def replace(self, routes: Routes) -> None:
+        """Takes other routes into use, for new chats."""
+
+    def use_keys(self, providers: Mapping[str, ProviderRoute]) -> None:
+        """Takes over the API keys of providers, in which nothing else has changed."""
 
 
 class RoutesMistaken(SettingsError):

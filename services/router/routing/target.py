@@ -10,10 +10,11 @@ from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routing import route_file as kinds
 from services.router.routing.provider_route import read_address
-from services.router.routing.queue_watch import MOST_WAITING
 from services.router.routing.route_file import Table
 
 DEFAULT_TIMEOUTS: Final = Timeouts()
+# The longest queue at a model's server, unless the file names another.
+MOST_WAITING: Final = 8
 
 # Timeouts that a model may override; the connect timeout belongs to the provider.
 _TIMEOUTS: Final = ("first_byte_s", "idle_s", "whole_s", "total_s")

@@ -12,7 +12,8 @@ from aiohttp import web
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate
 from services.chassis.telemetry.log import Log
-from services.router.routing.queue_watch import MOST_WAITING, STALE_S, QueueGauge, QueueWatch
+from services.router.routing.queue_watch import STALE_S, QueueGauge, QueueWatch
+from services.router.routing.target import MOST_WAITING
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
 from tests.support.upstreams.openai import Reply, Upstream
