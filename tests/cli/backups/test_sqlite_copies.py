@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.database.sqlite_copies import CopyDamaged, copy_in_use
+from cli.backups.sqlite_copies import CopyDamaged, copy_in_use
 
 
 def test_copy_has_one_snapshot_of_a_database_that_is_being_written(tmp_path: Path) -> None:

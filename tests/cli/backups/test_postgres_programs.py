@@ -4,7 +4,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from services.chassis.database.postgres_programs import PostgresFailed, dump_schemas, require_program, restore_schemas
+from cli.backups.postgres_programs import PostgresFailed, dump_schemas, require_program, restore_schemas
 from tests.support.servers.postgres import Postgres
 
 

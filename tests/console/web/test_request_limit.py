@@ -5,9 +5,9 @@ import ipaddress
 
 import pytest
 
+from console.web.request_limit import RequestLimit
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.addresses import Address
-from services.chassis.http.request_limit import RequestLimit
 
 HERE, THERE = ipaddress.ip_address("203.0.113.7"), ipaddress.ip_address("2001:db8::1")
 NEXT_DOOR = ipaddress.ip_address("2001:db8::2")

@@ -11,7 +11,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from services.chassis.database.postgres_programs import APPLICATION, PostgresFailed, one_line_errors
+from cli.backups.postgres_programs import APPLICATION, PostgresFailed, one_line_errors
 
 MARK: Final = "legato_restore"
 _MARKED: Final = sql.Identifier(MARK, "unfinished")
