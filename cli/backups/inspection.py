@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, DatabaseUnavailable
+from services.chassis.database.database import Database
+from services.chassis.database.outages import DatabaseUnavailable
 
 
 class ContentUnknown(DatabaseUnavailable):
