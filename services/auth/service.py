@@ -132,7 +132,7 @@ class AuthService:
         self.servicers = [
             AuthServicer(self.verifier, callers, self.watches),
             AccountAdminServicer(parts),
-            KeyAdminServicer(Keys(parts), sessions),
+            KeyAdminServicer(Keys(parts), sessions.require_signer),
             CallerAdminServicer(callers),
             MaintenanceAdminServicer(parts),
             SignInServicer(parts, sign_in, passwords, sessions),

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Final
 
 from services.auth import checks, paging
-from services.auth.audit.changes import grant_changes
+from services.auth.keys import checks as key_checks
+from services.auth.keys.changes import grant_changes
 from services.auth.paging import Page, Position
 from services.auth.parts import Domain, reads
 from services.auth.records.accounts import NO_LIMITS, Account
-from services.auth.records.callers import CallerGrant
-from services.auth.records.keys import Key, Scope
+from services.auth.records.keys import CallerGrant, Key, Scope
 from services.auth.store import Connection, add, get
 from services.auth.store import callers as stored
 from services.auth.store.accounts import lock_account, require_account
@@ -33,7 +33,7 @@ class Callers(Domain):
         """Grants one account, or all of them. A grant that is there already gets these limits. Returns when that is in
         effect on every edge."""
         checked, now_us = checks.limits(limits), self.now_us()
-        checks.caller_name(caller)
+        key_checks.caller_name(caller)
         if all_accounts == bool(account_id):
             raise checks.refusal("account_id", "Grant one account or all accounts.")
 
@@ -70,7 +70,7 @@ class Callers(Domain):
     async def revoke(self, by: Access | None, caller: str, account_id: str = "") -> list[CallerGrant]:
         """Revokes the grant of an account, or with an empty id all grants of a caller; returns those that it still has,
         when every edge refuses the others. If they are revoked already, their times are kept."""
-        checks.caller_name(caller)
+        key_checks.caller_name(caller)
         now_us = self.now_us()
 
         def apply(connection: Connection) -> list[CallerGrant]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Final, NamedTuple
 
 from services.auth import checks, key_format, paging
-from services.auth.audit.changes import key_changes
+from services.auth.keys import checks as key_checks
+from services.auth.keys.changes import key_changes
 from services.auth.keys.names import base_of, name_of_successor
 from services.auth.paging import Position
 from services.auth.parts import Domain, Parts, is_operator, reads
@@ -90,7 +91,10 @@ class Keys(Domain):
         form_id: str = "",
     ) -> IssuedKey:
         template = KeyTemplate(
-            checks.key_name(name), checks.scopes(scopes), replace(NO_LIMITS, **checks.limits(limits)), allowed_classes
+            checks.key_name(name),
+            key_checks.scopes(scopes),
+            replace(NO_LIMITS, **checks.limits(limits)),
+            allowed_classes,
         )
         return await self._issue(
             by, "key.created", account_id, lambda connection: template, expires_after_days, form_id
@@ -161,7 +165,7 @@ class Keys(Domain):
         choice: KeyChoice = ALL_KEYS,
         also_key_ids: Sequence[str] = (),
     ) -> KeyPage:
-        size, also_ids = paging.page_size(page_size), checks.key_ids(also_key_ids, "also_key_ids")
+        size, also_ids = paging.page_size(page_size), key_checks.key_ids(also_key_ids, "also_key_ids")
         is_backwards = page_token.startswith(_BACKWARDS)
         position = paging.page_token(page_token.removeprefix(_BACKWARDS))
         asked = choice._replace(newest_first=choice.newest_first != is_backwards)
@@ -221,7 +225,7 @@ class Keys(Domain):
         if not _FORM_ID.fullmatch(form_id):
             raise checks.refusal("form_id", "A form's id has up to 100 letters and digits.")
         now, secret = self._clock.now(), key_format.mint()
-        expires_at_us = checks.expires_at_us(now, expires_after_days)
+        expires_at_us = key_checks.expires_at_us(now, expires_after_days)
         checks.id_of("account", account_id)
 
         def issue(connection: Connection) -> IssuedKey:
@@ -237,7 +241,7 @@ class Keys(Domain):
             self._require_limits_within(by, template.limits, account.limits)
             if template.replaces_key_id is None:
                 # A rotated key stays what it is: what the account no longer allows, it cannot use either way.
-                checks.require_classes_within(template.allowed_classes, account.allowed_classes)
+                key_checks.require_classes_within(template.allowed_classes, account.allowed_classes)
             digest = self._peppers.digest(secret)
             key = Key(
                 key_id=secret.key_id,
@@ -273,7 +277,7 @@ class Keys(Domain):
             if after.limits != before.limits:
                 self._require_limits_within(by, after.limits, account.limits)
             if after.allowed_classes != before.allowed_classes:
-                checks.require_classes_within(after.allowed_classes, account.allowed_classes)
+                key_checks.require_classes_within(after.allowed_classes, account.allowed_classes)
             stored.put_key(connection, before, after)
             shown = self._shown(connection, by, [after])[0]
             changes = key_changes(before, after)

@@ -1,6 +1,7 @@
 """Records the hour in which a key was last used, as callers report it with their pings."""
 
-from services.auth.checks import KEYS_AT_ONCE_MOST, is_id
+from services.auth.checks import is_id
+from services.auth.keys.checks import KEYS_AT_ONCE_MOST
 from services.auth.keys.reports import Reports
 from services.auth.records.times import hour_of
 from services.auth.store import Connection

@@ -14,12 +14,12 @@ from services.auth.parts import Domain, writes
 from services.auth.records.keys import Key, PlaygroundToken, Scope
 from services.auth.records.times import DAY_US
 from services.auth.records.users import User, UserSession
+from services.auth.session_life import expires_at_us, is_live, session_ended
 from services.auth.store import Connection, add, get
 from services.auth.store import playground as stored
 from services.auth.store import users as stored_users
 from services.auth.store.accounts import lock_account
 from services.auth.store.keys import add_key_without_secret
-from services.auth.users.sessions import expires_at_us, is_live, session_ended
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.rpc.access_check import role_missing
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from services.auth import checks, key_format
+from services.auth.keys import checks as key_checks
 from services.auth.keys.callers import make_key, not_granted, require_grant
 from services.auth.parts import Domain, Parts, reads
 from services.auth.records.keys import Holder, KeyState
@@ -70,7 +71,7 @@ class Verifier(Domain):
     @reads
     def _find_caller(self, connection: Connection, caller: str, account_id: str) -> tuple[Holder | None, int]:
         """Returns None only for a caller that has a grant: others, known or not, are refused without a write."""
-        if not (checks.is_caller_name(caller) and checks.is_id(account_id)):
+        if not (key_checks.is_caller_name(caller) and checks.is_id(account_id)):
             raise not_granted()
         holder, epoch = find_holder_of_caller(connection, caller, account_id)
         if holder is None:
@@ -95,7 +96,7 @@ class Verifier(Domain):
 
     async def find_refused(self, key_ids: Sequence[str]) -> list[str]:
         """Returns those that are revoked or unknown, or whose account is suspended."""
-        asked = checks.key_ids(key_ids)
+        asked = key_checks.key_ids(key_ids)
         possible = [key_id for key_id in asked if checks.is_id(key_id)]
         refused = await self._database.read(find_refused_keys, possible)
         return [*refused, *(key_id for key_id in asked if not checks.is_id(key_id))]

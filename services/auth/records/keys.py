@@ -1,4 +1,4 @@
-"""Keys, what verifying one needs, and what tells callers of changes."""
+"""Keys, grants of internal programs, what verifying a key needs, and what tells callers of changes."""
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
@@ -125,3 +125,19 @@ class PepperUse:
     keys: int
     # The latest use of any of them.
     last_used_hour_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallerGrant:
+    """The right of an internal program to call for accounts without their keys."""
+
+    grant_id: str
+    # The name in its certificate.
+    caller: str
+    # Empty: all accounts, also those that are created later.
+    account_id: str
+    created_at_us: int
+    # None: not revoked.
+    revoked_at_us: int | None = None
+    # For each account; what they leave out is the account's.
+    limits: KeyLimits = NO_LIMITS

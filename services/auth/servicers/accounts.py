@@ -11,18 +11,18 @@ from typing import Any
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth import checks, paging
-from services.auth.audit.changes import account_changes
+from services.auth.accounts.rules import account_changes
 from services.auth.paging import Position
 from services.auth.parts import Domain, is_operator, reads
-from services.auth.records.accounts import Account, KeyLimits
+from services.auth.records.accounts import Account
 from services.auth.store import Connection, add
 from services.auth.store import accounts as stored
+from services.auth.store.changed_accounts import change_account, list_accounts
 from services.auth.users.codes import mint_id
-from services.auth.wire.messages import LIMITS, SWITCHES, from_allowance, given, given_classes
+from services.auth.wire.messages import LIMITS, SWITCHES, given, given_classes, to_account
 from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
-from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.rules.model_classes import DEFAULT_CLASS
 
@@ -52,7 +52,7 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         self, connection: Connection, request: pb.ListAccountsRequest, context: Context
     ) -> pb.ListAccountsResponse:
         size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
-        found = stored.list_accounts(connection, after, size + 1, checks.query(request.query))
+        found = list_accounts(connection, after, size + 1, checks.query(request.query))
         page = paging.to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
         accounts = [to_account(account, self._service_limits) for account in page.items]
         return pb.ListAccountsResponse(accounts=accounts, next_page_token=page.next_token)
@@ -107,7 +107,7 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
 
         def apply(connection: Connection) -> Account:
             before = stored.lock_account(connection, account_id)
-            after = stored.change_account(connection, account_id, change)
+            after = change_account(connection, account_id, change)
             changes = account_changes(before, after)
             self._audit.append(connection, event, by, account_id=account_id, object_id=account_id, changes=changes)
             return after
@@ -116,16 +116,3 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         self._log.info(event, account_id=account_id)
         await self._hold_everywhere()
         return to_account(account, self._service_limits)
-
-
-def to_account(account: Account, service_limits: KeyLimits) -> pb.Account:
-    auto_class = account.allowed_classes.auto_class(account.preferred_class)
-    allowed = from_allowance(account.allowed_classes)
-    parts = account, account.limits, account.grounding
-    return to_message(
-        pb.Account,
-        *parts,
-        auto_class=auto_class,
-        allowed_classes=allowed,
-        default_limits=to_message(pb.RateLimits, service_limits),
-    )

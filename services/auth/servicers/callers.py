@@ -3,7 +3,7 @@
 from legato_protos.auth.v1 import callers_pb2 as pb
 from legato_protos.auth.v1 import callers_pb2_grpc as pb_grpc
 from services.auth.keys.callers import Callers
-from services.auth.records.callers import CallerGrant
+from services.auth.records.keys import CallerGrant
 from services.auth.wire.messages import LIMITS, given
 from services.chassis.access_tokens import current_access
 from services.chassis.rpc.messages import to_message

@@ -4,7 +4,7 @@ from legato_protos.auth.v1 import credentials_pb2 as pb
 from legato_protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from legato_protos.auth.v1 import users_pb2
 from services.auth.parts import Domain, Parts, reads
-from services.auth.records.users import Password, Totp
+from services.auth.records.sign_in import Password, Totp
 from services.auth.sign_in import totp
 from services.auth.sign_in.oidc import host_of
 from services.auth.sign_in.oidc_sign_in import OidcSignIn

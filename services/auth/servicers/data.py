@@ -8,12 +8,14 @@ from legato_protos.auth.v1 import data_pb2_grpc as pb_grpc
 from services.auth import checks, paging
 from services.auth.paging import Position
 from services.auth.parts import Domain, reads, writes
-from services.auth.servicers.accounts import to_account
-from services.auth.store import Connection, ended
+from services.auth.store import Connection
 from services.auth.store import keys as stored_keys
 from services.auth.store import users as stored_users
 from services.auth.store.accounts import lock_account
-from services.auth.wire.messages import required_access
+from services.auth.store.changed_accounts import close_account
+from services.auth.store.people import count_members, end_memberships, erase_user, list_keys_made_by, lock_operators
+from services.auth.store.ways import summarise
+from services.auth.wire.messages import required_access, to_account
 from services.chassis.access_tokens import Access, AccountRole, current_access
 from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason
@@ -30,7 +32,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         self, connection: Connection, request: pb.ListMyKeysRequest, context: Context
     ) -> pb.ListMyKeysResponse:
         user_id, after = required_access().user_id, paging.page_token(request.page_token)
-        found = ended.list_keys_made_by(connection, user_id, after, KEYS_ON_A_PAGE + 1)
+        found = list_keys_made_by(connection, user_id, after, KEYS_ON_A_PAGE + 1)
         page = paging.to_page(found, KEYS_ON_A_PAGE, lambda key: Position(key.created_at_us, key.key_id))
         keys = [to_message(pb.MyKey, key) for key in page.items]
         return pb.ListMyKeysResponse(keys=keys, next_page_token=page.next_token)
@@ -47,10 +49,10 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
             account_ids = sorted(membership.account_id for membership in held)
             made = {account_id: self._leave(connection, account_id, user_id) for account_id in account_ids}
             user = stored_users.require_user(connection, user_id, locks=True)
-            if by is not None and user.is_operator and stored_users.lock_operators(connection) == [user_id]:
+            if by is not None and user.is_operator and lock_operators(connection) == [user_id]:
                 message = "The last operator stays: make another user an operator first."
                 raise LegatoError(Reason.REQUEST_INVALID, message)
-            [summary] = stored_users.summarise(connection, [user])
+            [summary] = summarise(connection, [user])
             key_ids = [key_id for each in made.values() for key_id in each]
             stored_keys.revoke_keys(connection, key_ids, self.now_us())
             for account_id in account_ids:
@@ -62,7 +64,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
             return pb.DeleteUserResponse(
                 memberships=len(account_ids),
                 revoked_keys=len(key_ids),
-                sessions=ended.erase_user(connection, user_id),
+                sessions=erase_user(connection, user_id),
                 sign_in_ways=summary.ways,
             )
 
@@ -78,7 +80,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         by, account_id = current_access.get(), checks.id_of("account", request.account_id)
 
         def close(connection: Connection) -> pb.CloseAccountResponse:
-            account, revoked, webhooks = ended.close_account(connection, account_id, self.now_us())
+            account, revoked, webhooks = close_account(connection, account_id, self.now_us())
             self._append(connection, "account.closed", by, account_id, account_id)
             return pb.CloseAccountResponse(
                 account=to_account(account, self._service_limits), revoked_keys=revoked, removed_webhooks=webhooks
@@ -97,7 +99,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         by, account_id = current_access.get(), checks.id_of("account", request.account_id)
         if lock_account(connection, account_id).closed_at_us is None:
             raise LegatoError(Reason.REQUEST_INVALID, "Only a closed account has no members: close it first.")
-        user_ids = ended.end_memberships(connection, account_id)
+        user_ids = end_memberships(connection, account_id)
         for user_id in user_ids:
             self._append(connection, "member.removed", by, account_id, user_id)
         return pb.EndMembershipsResponse(ended=len(user_ids))
@@ -107,7 +109,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         be left without an owner."""
         account = lock_account(connection, account_id)
         is_owner = stored_users.role_in(connection, account_id, user_id) is AccountRole.OWNER
-        if is_owner and stored_users.count_members(connection, account_id, AccountRole.OWNER) < 2:
+        if is_owner and count_members(connection, account_id, AccountRole.OWNER) < 2:
             name = account.name or account_id
             message = f"You are the last owner of {name}: make another member an owner, or close the account, first."
             raise LegatoError(Reason.REQUEST_INVALID, message)

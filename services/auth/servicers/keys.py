@@ -3,26 +3,26 @@
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
 
+from collections.abc import Callable
+
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
-from services.auth import checks
+from services.auth.keys import checks as key_checks
 from services.auth.keys.keys import Keys, ShownKey
 from services.auth.records.accounts import ALL_CLASSES
 from services.auth.records.keys import Scope
 from services.auth.records.times import DAY_US
-from services.auth.servicers.accounts import to_account
 from services.auth.store.keys import KeyChoice
-from services.auth.users.sessions import Sessions
-from services.auth.wire.messages import LIMITS, from_allowance, given, given_classes, required_access
-from services.chassis.access_tokens import current_access
+from services.auth.wire.messages import LIMITS, from_allowance, given, given_classes, required_access, to_account
+from services.chassis.access_tokens import AccessTokenSigner, current_access
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 
 class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
-    def __init__(self, keys: Keys, sessions: Sessions) -> None:
+    def __init__(self, keys: Keys, require_signer: Callable[[], AccessTokenSigner]) -> None:
         self._keys = keys
-        self._sessions = sessions
+        self._require_signer = require_signer
 
     async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
         issued = await self._keys.create(
@@ -61,11 +61,11 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         return pb.RevokeKeyResponse(key=self._to_key(shown))
 
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
-        by, unused_days = current_access.get(), checks.unused_for_days(request.unused_for_days)
+        by, unused_days = current_access.get(), key_checks.unused_for_days(request.unused_for_days)
         choice = KeyChoice(
             with_playground=request.with_playground,
             with_callers=request.with_callers,
-            search=checks.search(request.search),
+            search=key_checks.search(request.search),
             active_at_us=self._keys.now_us() if request.only_active else None,
             created_by=by.user_id if by and request.only_own else request.created_by,
             newest_first=request.newest_first,
@@ -95,7 +95,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         self, request: pb.CreateKeyAccessTokenRequest, context: Context
     ) -> pb.CreateKeyAccessTokenResponse:
         access = await self._keys.attest(required_access(), request.key_id)
-        return pb.CreateKeyAccessTokenResponse(access_token=self._sessions.require_signer().sign(access))
+        return pb.CreateKeyAccessTokenResponse(access_token=self._require_signer().sign(access))
 
     async def CountKeysByPepper(
         self, request: pb.CountKeysByPepperRequest, context: Context

@@ -7,16 +7,19 @@ from typing import Final
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
-from services.auth.audit.changes import role_change
+from services.auth.keys import checks as key_checks
 from services.auth.keys.playground import PlaygroundTokens
 from services.auth.parts import Domain, Parts, reads, writes
+from services.auth.people.rules import role_change
+from services.auth.records.people import Member
+from services.auth.records.sign_in import Invitation
 from services.auth.records.times import DAY_US
-from services.auth.records.users import Invitation, Member
 from services.auth.store import Connection, rate_limits
 from services.auth.store import codes as stored_codes
 from services.auth.store import keys as stored_keys
 from services.auth.store import users as stored
 from services.auth.store.accounts import lock_account
+from services.auth.store.people import count_members, list_members
 from services.auth.store.playground import end_tokens_of_member
 from services.auth.store.sessions import request_new_tokens
 from services.auth.users import codes
@@ -49,7 +52,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
     ) -> pb.ListMembersResponse:
         """Lists members and, for owners, open invitations."""
         by = required_access()
-        members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
+        members = list_members(connection, by.account_id, MEMBERS_MOST)
         is_owner = by.role is AccountRole.OWNER
         invited = stored_codes.list_invitations(connection, by.account_id, self.now_us()) if is_owner else []
         return pb.ListMembersResponse(
@@ -72,7 +75,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         def add(connection: Connection) -> tuple[str, str] | None:
             account = lock_account(connection, by.account_id)
             waiting = len(stored_codes.list_invitations(connection, by.account_id, now_us))
-            if stored.count_members(connection, by.account_id) + waiting >= MEMBERS_MOST:
+            if count_members(connection, by.account_id) + waiting >= MEMBERS_MOST:
                 raise LegatoError(Reason.REQUEST_INVALID, f"An account has at most {MEMBERS_MOST:,} members.")
             digest = self._peppers.digest_code(codes.INVITATION, codes.plain(code))
             stored_codes.add_invitation(connection, invitation, digest)
@@ -112,7 +115,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
             end_tokens_of_member(connection, by.account_id, user_id)
         action = f"member.role_changed.{role.name.lower()}"
         self._append(connection, action, by, user_id, role_change(before, role))
-        members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
+        members = list_members(connection, by.account_id, MEMBERS_MOST)
         changed = next(member for member in members if member.summary.user.user_id == user_id)
         return pb.ChangeMemberRoleResponse(member=_to_member(changed, by))
 
@@ -122,7 +125,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         by, user_id, kept_ids = required_access(), request.user_id, set(request.kept_key_ids)
         if by.role is not AccountRole.OWNER and (user_id != by.user_id or kept_ids):
             raise role_missing()
-        checks.key_ids(request.kept_key_ids, "kept_key_ids")
+        key_checks.key_ids(request.kept_key_ids, "kept_key_ids")
 
         def remove(connection: Connection) -> list[str]:
             role = self._require_other_owner(connection, by.account_id, user_id, stays=False)
@@ -165,7 +168,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         role = stored.role_in(connection, account_id, user_id)
         if not role:
             raise checks.not_found("member")
-        owners = stored.count_members(connection, account_id, AccountRole.OWNER)
+        owners = count_members(connection, account_id, AccountRole.OWNER)
         if role is AccountRole.OWNER and not stays and owners < 2:
             raise LegatoError(Reason.REQUEST_INVALID, "An account keeps at least one owner.")
         return role

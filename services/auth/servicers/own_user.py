@@ -6,7 +6,9 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.parts import Domain, Parts, reads, writes
-from services.auth.records.users import Challenge, ChallengeKind, Passkey, User
+from services.auth.records.sign_in import Challenge, ChallengeKind, Passkey
+from services.auth.records.users import User
+from services.auth.session_life import is_live
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.sign_in.sign_in import require_other_way, sign_in_failed
 from services.auth.store import Connection
@@ -14,9 +16,9 @@ from services.auth.store import codes as stored_codes
 from services.auth.store import passkeys as stored_passkeys
 from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored
+from services.auth.store.ways import summarise
 from services.auth.users import codes
 from services.auth.users.mail import Mail
-from services.auth.users.sessions import is_live
 from services.auth.wire.messages import required_access
 from services.auth.wire.users import to_session, to_user
 from services.chassis.access_tokens import Access
@@ -44,7 +46,7 @@ class UserServicer(Domain, pb_grpc.UserServiceServicer):
         user_id = required_access().user_id
         if request.HasField("name"):
             stored.change_user(connection, user_id, name=checks.name(request.name))
-        [summary] = stored.summarise(connection, [stored.require_user(connection, user_id)])
+        [summary] = summarise(connection, [stored.require_user(connection, user_id)])
         return pb.UpdateUserResponse(user=to_user(summary))
 
     async def StartPasskeyRegistration(
@@ -101,7 +103,7 @@ class UserServicer(Domain, pb_grpc.UserServiceServicer):
 
         def remove(connection: Connection) -> User:
             user = stored.require_user(connection, by.user_id, locks=True)
-            [summary] = stored.summarise(connection, [user])
+            [summary] = summarise(connection, [user])
             if not stored_passkeys.remove_passkey(connection, by.user_id, passkey_id):
                 raise checks.not_found("passkey")
             require_other_way(summary)
@@ -175,6 +177,6 @@ class UserServicer(Domain, pb_grpc.UserServiceServicer):
     def _require_proof(self, connection: Connection, by: Access, user: User) -> None:
         """Raises unless the user proved lately who they are, or can prove nothing: a user without passkey, password,
         identity, recovery code and mail may add a first passkey in the session that their link opened."""
-        [summary] = stored.summarise(connection, [user])
+        [summary] = summarise(connection, [user])
         if summary.ways or (user.email and self._mail.is_offered):
             require_recent(by, self.now_us())

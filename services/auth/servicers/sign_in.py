@@ -4,13 +4,15 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.parts import Domain, Parts, reads
 from services.auth.records.accounts import Account
-from services.auth.records.users import Membership, UserSession, UserSummary
-from services.auth.servicers.accounts import to_account
+from services.auth.records.sign_in import UserSummary
+from services.auth.records.users import Membership, UserSession
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import Proof, SignIn
 from services.auth.store import Connection, get
 from services.auth.store import users as stored_users
+from services.auth.store.ways import summarise
 from services.auth.users.sessions import Sessions
+from services.auth.wire.messages import to_account
 from services.auth.wire.users import to_client, to_session, to_signed_in, to_user
 from services.chassis.access_tokens import Access, AccountRole, expiry_us
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
@@ -95,7 +97,7 @@ class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
         self, connection: Connection, token: str, account_id: str
     ) -> tuple[UserSession, UserSummary, list[Membership], Account | None]:
         session, user = self._sessions.require(connection, token)
-        [summary] = stored_users.summarise(connection, [user])
+        [summary] = summarise(connection, [user])
         memberships = stored_users.memberships_of(connection, [user.user_id])
         # The account that is asked for, or else the first.
         chosen = sorted(memberships, key=lambda held: held.account_id != account_id)[:1]

@@ -5,17 +5,20 @@ from typing import Final
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks, paging
-from services.auth.audit.changes import role_change
 from services.auth.paging import Position
 from services.auth.parts import Domain, reads, writes
+from services.auth.people.rules import role_change
+from services.auth.records.sign_in import UserSummary
 from services.auth.records.times import DAY_US
-from services.auth.records.users import User, UserSummary
+from services.auth.records.users import User
 from services.auth.store import Connection, add
 from services.auth.store import codes as stored_codes
 from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored
 from services.auth.store.accounts import lock_account
 from services.auth.store.audit import read_head
+from services.auth.store.people import has_email, list_users, lock_operators
+from services.auth.store.ways import summarise
 from services.auth.users import codes
 from services.auth.wire.users import to_user
 from services.chassis.access_tokens import current_access
@@ -42,7 +45,7 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         # Two that create the same user at once look one after the other. A unique index would be too strict: an
         # invited user may have the address of another, as neither is verified.
         read_head(connection, locks=True)
-        if user.email and stored.has_email(connection, user.email):
+        if user.email and has_email(connection, user.email):
             raise checks.refusal("email", "There is a user with this email address already.")
         add(connection, user)
         if role is not None:
@@ -66,11 +69,11 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         """Lists users with their memberships: all, or those whom every given filter fits."""
         size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
         filters = {"account_id": request.account_id, "user_id": request.user_id}
-        found = stored.list_users(connection, after, size + 1, checks.query(request.query), **filters)
+        found = list_users(connection, after, size + 1, checks.query(request.query), **filters)
         page = paging.to_page(found, size, lambda user: Position(user.created_at_us, user.user_id))
         memberships = stored.memberships_of(connection, [user.user_id for user in page.items])
         return pb.ListUsersResponse(
-            users=map(to_user, stored.summarise(connection, page.items)),
+            users=map(to_user, summarise(connection, page.items)),
             next_page_token=page.next_token,
             memberships=[
                 pb.UserMembership(user_id=held.user_id, membership=to_message(pb.Membership, held))
@@ -122,13 +125,13 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         by = current_access.get()
         if grants and by is not None:
             require_recent(by, self.now_us())
-        if not grants and by is not None and stored.lock_operators(connection) == [user_id]:
+        if not grants and by is not None and lock_operators(connection) == [user_id]:
             message = "The last operator stays: make another user an operator first."
             raise LegatoError(Reason.REQUEST_INVALID, message)
         return self._user(connection, user_id)
 
     def _changed(self, connection: Connection, action: str, user_id: str) -> pb.User:
-        [summary] = stored.summarise(connection, [self._user(connection, user_id)])
+        [summary] = summarise(connection, [self._user(connection, user_id)])
         self._audit.append(connection, action, current_access.get(), object_id=user_id)
         return to_user(summary)
 

@@ -13,8 +13,9 @@ import msgspec
 
 from services.auth import checks
 from services.auth.parts import Domain, Parts
+from services.auth.records.sign_in import Challenge, ChallengeKind, Client, Invitation, OidcIdentity
 from services.auth.records.times import hour_of
-from services.auth.records.users import Challenge, ChallengeKind, Client, Invitation, OidcIdentity, SignInMethod, User
+from services.auth.records.users import SignInMethod, User
 from services.auth.sign_in.oidc import OidcClaims, OidcIssuer, OidcRefused, host_of
 from services.auth.sign_in.sign_in import SignIn, require_other_way, sign_in_failed
 from services.auth.store import Connection, add, get
@@ -22,6 +23,7 @@ from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored
 from services.auth.store import users as stored_users
 from services.auth.store.accounts import lock_account
+from services.auth.store.ways import summarise
 from services.auth.users import codes
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions, SignedIn
@@ -130,7 +132,7 @@ class OidcSignIn(Domain):
     async def remove(self, by: Access, identity_id: str) -> None:
         def remove(connection: Connection) -> User:
             user = stored_users.require_user(connection, by.user_id, locks=True)
-            [summary] = stored_users.summarise(connection, [user])
+            [summary] = summarise(connection, [user])
             if not stored.remove_identity(connection, by.user_id, identity_id):
                 raise checks.not_found("identity")
             require_other_way(summary)

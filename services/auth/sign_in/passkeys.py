@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from services.auth.checks import refusal
+from services.auth.records.sign_in import Challenge, Passkey
 from services.auth.records.times import hour_of
-from services.auth.records.users import Challenge, Passkey, User
+from services.auth.records.users import User
 from services.auth.store import Connection, add, get
 from services.auth.store import codes as stored_codes
 from services.auth.store import passkeys as stored

@@ -10,7 +10,8 @@ from typing import Final
 
 from services.auth import checks
 from services.auth.parts import Domain, Parts
-from services.auth.records.users import Challenge, ChallengeKind, Client, Password, SignInMethod, Totp, User
+from services.auth.records.sign_in import Challenge, ChallengeKind, Client, Password, Totp
+from services.auth.records.users import SignInMethod, User
 from services.auth.sign_in import totp
 from services.auth.sign_in.passwords import PasswordHashes, checked_password
 from services.auth.sign_in.sign_in import Limit, Proof, Proved, SignIn, require_other_way, sign_in_failed
@@ -18,6 +19,7 @@ from services.auth.store import Connection, get
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored
 from services.auth.store import users as stored_users
+from services.auth.store.ways import summarise
 from services.auth.users import codes
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions, SignedIn
@@ -123,7 +125,7 @@ class PasswordSignIn(Domain):
     async def remove_password(self, by: Access) -> None:
         def remove(connection: Connection) -> User:
             user = stored_users.require_user(connection, by.user_id, locks=True)
-            [summary] = stored_users.summarise(connection, [user])
+            [summary] = summarise(connection, [user])
             if summary.passwords:
                 require_other_way(summary)
             if not stored.remove_password(connection, by.user_id):

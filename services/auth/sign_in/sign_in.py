@@ -13,7 +13,8 @@ from services.auth import checks
 from services.auth.parts import Domain, Parts
 from services.auth.records.accounts import Account
 from services.auth.records.audit import Outcome
-from services.auth.records.users import Client, Invitation, SignInMethod, User, UserSummary
+from services.auth.records.sign_in import Client, Invitation, UserSummary
+from services.auth.records.users import SignInMethod, User
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.store import Connection, add, get, rate_limits
 from services.auth.store import codes as stored_codes

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection as Connection
 
+from services.auth.store import key_tables as key_tables
 from services.auth.store import notice_tables as notice_tables
 from services.auth.store import user_tables as user_tables
 from services.chassis.database.records import add as add

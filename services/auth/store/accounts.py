@@ -1,15 +1,11 @@
-"""Stores accounts."""
-
-from collections.abc import Callable
+"""Finds and locks accounts."""
 
 import sqlalchemy as sa
 
 from services.auth.checks import not_found
 from services.auth.paging import Position
 from services.auth.records.accounts import Account
-from services.auth.store import epochs
-from services.auth.store.tables import accounts, keys, playground_tokens
-from services.chassis.database.records import find_all, get, values_of
+from services.chassis.database.records import get
 
 
 def require_account(connection: sa.Connection, account_id: str, *, locks: bool = False) -> Account:
@@ -18,33 +14,6 @@ def require_account(connection: sa.Connection, account_id: str, *, locks: bool =
     if account is None:
         raise not_found("account")
     return account
-
-
-def list_accounts(connection: sa.Connection, after: Position | None, limit: int, wanted: str = "") -> list[Account]:
-    """Lists accounts in the order of creation: all, or those with `wanted` in the name or where the id begins."""
-    query = sa.select(accounts).order_by(accounts.c.created_at_us, accounts.c.account_id).limit(limit)
-    if wanted:
-        is_named = accounts.c.name.icontains(wanted, autoescape=True)
-        query = query.where(sa.or_(is_named, accounts.c.account_id.istartswith(wanted, autoescape=True)))
-    if after is not None:
-        query = query.where(behind(accounts.c.created_at_us, accounts.c.account_id, after))
-    return find_all(connection, Account, query)
-
-
-def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account:
-    """Applies `change` to the account and returns the result."""
-    before = lock_account(connection, account_id)
-    after = change(before)
-    if after != before:
-        connection.execute(
-            accounts.update().where(accounts.c.account_id == account_id).values(**values_of(accounts, after))
-        )
-        of_account = keys.c.account_id == account_id
-        tokens = sa.select(playground_tokens.c.token_id).join(keys, keys.c.key_id == playground_tokens.c.key_id)
-        tokens = tokens.where(of_account)
-        changed = sa.union_all(sa.select(keys.c.key_id).where(of_account), tokens).limit(epochs.LISTED_KEYS_MOST + 1)
-        epochs.raise_epoch(connection, connection.execute(changed).scalars().all())
-    return after
 
 
 def lock_account(connection: sa.Connection, account_id: str) -> Account:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.auth.records.audit import AuditEvent, AuditStart, ChainedEvent, Outcome
-from services.auth.store.user_tables import audit_events, audit_head, recorded_changes
+from services.auth.store.tables import audit_events, audit_head, recorded_changes
 from services.chassis.database.insert import insert_into
 from services.chassis.database.records import add, to_record
 

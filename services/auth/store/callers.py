@@ -7,11 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.auth.paging import Position
-from services.auth.records.callers import CallerGrant
-from services.auth.records.keys import Key
+from services.auth.records.keys import CallerGrant, Key
 from services.auth.store import epochs
 from services.auth.store.accounts import behind
-from services.auth.store.tables import caller_grants, epoch, keys
+from services.auth.store.key_tables import caller_grants, epoch, keys
 from services.chassis.database.records import find, find_all, values_of
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records.users import Challenge, ChallengeKind, Invitation, User
+from services.auth.records.sign_in import Challenge, ChallengeKind, Invitation
+from services.auth.records.users import User
 from services.auth.store.user_tables import challenges, invitations, recovery_codes, sign_in_links
 from services.chassis.database.records import add, find, find_all, get, take
 

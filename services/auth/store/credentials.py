@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from services.auth.records.users import OidcIdentity, Password, Totp
+from services.auth.records.sign_in import OidcIdentity, Password, Totp
 from services.auth.store.user_tables import oidc_identities, passwords, totp
 from services.chassis.database.records import add, find, find_all
 

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from services.auth.peppers import Peppers
 from services.auth.records.keys import Changes, MaintenanceNotice
-from services.auth.store.tables import accounts, epoch, key_changes, keys, playground_tokens
+from services.auth.store.key_tables import epoch, key_changes, keys, playground_tokens
+from services.auth.store.tables import accounts
 
 # How many epochs the list of changes covers. Callers ask five times a second: a thousand is minutes of silence on the
 # busiest day. A caller that was away for longer drops its cache.

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 
 from services.auth.records.audit import AuditEvent
-from services.auth.store.tables import accounts, keys
-from services.auth.store.user_tables import passkeys, users
+from services.auth.store.key_tables import keys
+from services.auth.store.tables import accounts, users
+from services.auth.store.user_tables import passkeys
 
 Names = dict[str, str]
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from services.auth.store.key_tables import HAS_SECRET, keys
 from services.auth.store.notice_tables import key_networks
-from services.auth.store.tables import HAS_SECRET, accounts, keys
+from services.auth.store.tables import accounts
 from services.chassis.database.insert import insert_into
 
 

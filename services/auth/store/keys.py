@@ -14,7 +14,8 @@ from services.auth.records.keys import Holder, Key, PepperUse, Scope
 from services.auth.records.times import HOUR_US
 from services.auth.store import epochs
 from services.auth.store.accounts import behind
-from services.auth.store.tables import HAS_SECRET, accounts, epoch, keys, playground_tokens
+from services.auth.store.key_tables import HAS_SECRET, epoch, keys, playground_tokens
+from services.auth.store.tables import accounts
 from services.chassis.database.records import add, find, find_all, part_of, to_record, values_of
 
 # No secret has this digest, and no pepper this version.

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from services.auth.records.accounts import Account
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice, Webhook
+from services.auth.store.key_tables import keys
 from services.auth.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
-from services.auth.store.tables import accounts, keys
-from services.auth.store.user_tables import memberships, users
+from services.auth.store.tables import accounts, memberships, users
 from services.chassis.access_tokens import AccountRole
 from services.chassis.database.insert import insert_into
 from services.chassis.database.records import find_all, get, values_of

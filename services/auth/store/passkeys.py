@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from services.auth.records.users import Passkey
+from services.auth.records.sign_in import Passkey
 from services.auth.store.user_tables import passkeys
 from services.chassis.database.records import find, find_all
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from services.auth.records.keys import Key
 from services.auth.store import epochs
-from services.auth.store.tables import keys, playground_tokens
+from services.auth.store.key_tables import keys, playground_tokens
 from services.chassis.database.records import find
 
 

@@ -12,21 +12,16 @@ import sqlalchemy as sa
 
 from services.auth.records.accounts import Account, ClassAllowance
 from services.auth.records.audit import AuditEvent
-from services.auth.records.callers import CallerGrant
+from services.auth.records.keys import CallerGrant
 from services.auth.records.users import SignInMethod
-from services.auth.store import codes, credentials, ended, epochs, notices, passkeys, users
+from services.auth.store import codes, credentials, epochs, notices, passkeys, users
 from services.auth.store.callers import apply_grant, lock_grants, put_grants, revoke_grants
+from services.auth.store.changed_accounts import close_account
+from services.auth.store.key_tables import keys
+from services.auth.store.people import erase_user
 from services.auth.store.playground import end_tokens
-from services.auth.store.tables import accounts, keys
-from services.auth.store.user_tables import (
-    challenges,
-    invitations,
-    memberships,
-    passwords,
-    recovery_codes,
-    sessions,
-    totp,
-)
+from services.auth.store.tables import accounts, memberships, sessions
+from services.auth.store.user_tables import challenges, invitations, passwords, recovery_codes, totp
 from services.chassis.access_tokens import AccountRole
 from services.chassis.database.records import add, get
 
@@ -208,13 +203,13 @@ def _remove_webhook(connection: sa.Connection, event: AuditEvent) -> None:
 
 
 def _delete_user(connection: sa.Connection, event: AuditEvent) -> None:
-    ended.erase_user(connection, event.object_id)
+    erase_user(connection, event.object_id)
 
 
 def _close_account(connection: sa.Connection, event: AuditEvent) -> None:
     # An account that was created after the backup is not there.
     if get(connection, Account, event.object_id) is not None:
-        ended.close_account(connection, event.object_id, event.occurred_at_us)
+        close_account(connection, event.object_id, event.occurred_at_us)
 
 
 _PROOFS: Final[Mapping[SignInMethod, Effect]] = {

@@ -6,9 +6,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.auth.records.users import UserSession
+from services.auth.store.key_tables import playground_tokens
 from services.auth.store.playground import end_tokens
-from services.auth.store.tables import playground_tokens
-from services.auth.store.user_tables import sessions
+from services.auth.store.tables import sessions
 from services.chassis.database.records import add, find, find_all
 
 

@@ -1,4 +1,5 @@
-"""The tables of auth, the same in SQLite and PostgreSQL. Times are microseconds since 1970.
+"""The tables of accounts, users and the audit log, the same in SQLite and PostgreSQL. Times are microseconds since
+1970.
 
 The columns of most are the fields of a record: services/auth/records tells what they mean.
 """
@@ -6,9 +7,12 @@ The columns of most are the fields of a record: services/auth/records tells what
 import sqlalchemy as sa
 
 from services.auth.records.accounts import Account, ClassAllowance
-from services.auth.records.callers import CallerGrant
-from services.auth.records.keys import Key, PlaygroundToken
-from services.chassis.database.records import columns_of
+from services.auth.records.audit import AuditEvent
+from services.auth.records.users import User, UserSession
+from services.auth.store.encrypted import Encrypted
+from services.chassis.access_tokens import AccountRole
+from services.chassis.changes import Change, from_json, to_json
+from services.chassis.database.records import EnumeratedNumber, columns_of
 
 metadata = sa.MetaData()
 
@@ -37,67 +41,92 @@ accounts = sa.Table(
     sa.Index("accounts_by_age", "created_at_us", "account_id"),
 )
 
-keys = sa.Table(
-    "api_keys",
+
+class StoredChanges(sa.TypeDecorator[tuple[Change, ...]]):
+    """Stores what an event changed, as JSON. NULL: nothing."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[Change, ...] | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None else to_json(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> tuple[Change, ...] | None:
+        return None if value is None else from_json(value)
+
+
+def of_user() -> sa.ForeignKey:
+    return sa.ForeignKey("users.user_id")
+
+
+users = sa.Table(
+    "users",
     metadata,
-    *columns_of(Key, "key_id", account_id=of_account(), pepper_version=sa.Integer, allowed_classes=StoredAllowance),
+    *columns_of(User, "user_id", email=Encrypted),
+    sa.Index("users_by_age", "created_at_us", "user_id"),
+    sa.Index("users_by_email", "email"),
+)
+
+memberships = sa.Table(
+    "memberships",
+    metadata,
+    sa.Column("account_id", sa.Text, of_account(), primary_key=True),
+    sa.Column("user_id", sa.Text, of_user(), primary_key=True),
+    sa.Column("role", EnumeratedNumber(AccountRole), nullable=False),
+    sa.Column("joined_at_us", sa.BigInteger, nullable=False),
+    # Whether an owner gets notices by mail.
+    sa.Column("is_mailed", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Index("memberships_by_user", "user_id", "joined_at_us"),
+)
+
+# An ended session is no longer here.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    *columns_of(UserSession, "session_id", user_id=of_user()),
     sa.Column("digest", sa.LargeBinary, nullable=False),
-    # The console's form that created it, which creates no second one.
-    sa.Column("form_id", sa.Text),
-    # The last notice about its expiry, in days before; None: there was none.
-    sa.Column("expiry_noted_days", sa.Integer),
-    sa.Index("api_keys_by_expiry", "expires_at_us"),
-    sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
-    sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
-    sa.Index("api_keys_by_playground", "account_id", "playground_user_id", unique=True),
-    sa.Index("api_keys_by_caller", "caller_name", "account_id", unique=True),
-    sa.Index("api_keys_by_replaced", "replaces_key_id"),
+    # The token before, which is accepted a little longer.
+    sa.Column("previous_digest", sa.LargeBinary),
+    sa.Column("previous_until_us", sa.BigInteger),
+    sa.Index("sessions_by_digest", "digest", unique=True),
+    sa.Index("sessions_by_previous_digest", "previous_digest"),
+    sa.Index("sessions_by_user", "user_id", "created_at_us"),
+    sa.Index("sessions_by_age", "created_at_us"),
 )
-# Others are what the requests of a playground or an internal program are counted under.
-HAS_SECRET = keys.c.pepper_version > 0
 
-caller_grants = sa.Table(
-    "caller_grants",
+# Rows are added, and pruned when they are old, but never changed. Each has the code of the one before it.
+audit_events = sa.Table(
+    "audit_events",
     metadata,
-    *columns_of(CallerGrant, "grant_id"),
-    sa.Index("caller_grants_by_caller", "caller", "account_id", unique=True),
-    sa.Index("caller_grants_by_age", "created_at_us", "grant_id"),
+    *columns_of(AuditEvent, "event_no", changes=StoredChanges),
+    sa.Column("pepper_version", sa.Integer, nullable=False),
+    sa.Column("previous_code", sa.LargeBinary, nullable=False),
+    sa.Column("code", sa.LargeBinary, nullable=False),
+    sa.Index("audit_events_by_account", "account_id", "event_no"),
+    sa.Index("audit_events_by_user", "user_id", "event_no"),
+    sa.Index("audit_events_by_object", "object_id", "event_no"),
+    sa.Index("audit_events_by_time", "occurred_at_us"),
 )
 
-# An ended token is no longer here.
-playground_tokens = sa.Table(
-    "playground_tokens",
-    metadata,
-    *columns_of(
-        PlaygroundToken,
-        "token_id",
-        pepper_version=sa.Integer,
-        key_id=sa.ForeignKey("api_keys.key_id"),
-        session_id=sa.ForeignKey("sessions.session_id"),
-    ),
-    sa.Index("playground_tokens_by_session", "session_id", "created_at_us"),
-    sa.Index("playground_tokens_by_key", "key_id", "expires_at_us"),
-)
-
-# One row. Changes up to and including `forgotten` are no longer listed in `key_changes`. `peppers` has fingerprints of
-# the peppers of the replica that started last.
-epoch = sa.Table(
-    "epoch",
+# One row: the end of the chain, and the last event that was pruned.
+audit_head = sa.Table(
+    "audit_head",
     metadata,
     sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("value", sa.BigInteger, nullable=False),
-    sa.Column("forgotten", sa.BigInteger, nullable=False),
-    sa.Column("peppers", sa.Text, nullable=False, server_default=""),
-    # None: no maintenance.
-    sa.Column("maintenance_message", sa.Text),
-    sa.Column("maintenance_retry_after_s", sa.Integer),
-    sa.Column("maintenance_started_at_us", sa.BigInteger),
+    sa.Column("event_no", sa.BigInteger, nullable=False),
+    sa.Column("code", sa.LargeBinary, nullable=False),
+    sa.Column("pruned_no", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("pruned_pepper_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("pruned_code", sa.LargeBinary),
+    # The first event of the last segment of its copy outside the database; None: there is none.
+    sa.Column("copied_from_no", sa.BigInteger),
 )
 
-# Keys, and playground tokens.
-key_changes = sa.Table(
-    "key_changes",
+# Changes of other services that the log has, so that it has each once.
+recorded_changes = sa.Table(
+    "recorded_changes",
     metadata,
-    sa.Column("epoch", sa.BigInteger, primary_key=True),
-    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("change_id", sa.Text, primary_key=True),
+    sa.Column("recorded_at_us", sa.BigInteger, nullable=False),
+    sa.Index("recorded_changes_by_time", "recorded_at_us"),
 )

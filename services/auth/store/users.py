@@ -1,34 +1,15 @@
-"""Stores users, and which accounts they belong to."""
+"""Finds and changes users, and which accounts they belong to."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
 from services.auth.checks import not_found
-from services.auth.paging import Position
-from services.auth.records.users import Member, Membership, User, UserSummary
-from services.auth.store.accounts import behind
-from services.auth.store.tables import accounts
-from services.auth.store.user_tables import (
-    memberships,
-    oidc_identities,
-    passkeys,
-    passwords,
-    recovery_codes,
-    totp,
-    users,
-)
+from services.auth.records.users import Membership, User
+from services.auth.store.tables import accounts, memberships, users
 from services.chassis.access_tokens import AccountRole
-from services.chassis.database.records import find_all, get, to_record
-
-# Of UserSummary, in its order. A password counts with its authenticator app.
-_WAYS: Final = (
-    passkeys,
-    recovery_codes,
-    sa.select(passwords.c.user_id).join(totp, totp.c.user_id == passwords.c.user_id).subquery(),
-    oidc_identities,
-)
+from services.chassis.database.records import find_all, get
 
 
 def require_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User:
@@ -45,10 +26,6 @@ def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[Use
     return find_all(connection, User, query.order_by(users.c.created_at_us).limit(limit))
 
 
-def has_email(connection: sa.Connection, email: str) -> bool:
-    return connection.execute(sa.select(users.c.user_id).where(users.c.email == email).limit(1)).first() is not None
-
-
 def change_user(connection: sa.Connection, user_id: str, **values: Any) -> None:
     connection.execute(users.update().where(users.c.user_id == user_id).values(**values))
 
@@ -56,53 +33,6 @@ def change_user(connection: sa.Connection, user_id: str, **values: Any) -> None:
 def note_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
     is_news = sa.or_(users.c.last_seen_hour_us.is_(None), users.c.last_seen_hour_us < hour_us)
     connection.execute(users.update().where(users.c.user_id == user_id, is_news).values(last_seen_hour_us=hour_us))
-
-
-def list_users(
-    connection: sa.Connection,
-    after: Position | None,
-    limit: int,
-    wanted: str = "",
-    *,
-    account_id: str = "",
-    user_id: str = "",
-) -> list[User]:
-    """Lists users in the order of creation: all, those with `wanted` in the name, as the whole address or as the
-    beginning of the id, the members of an account, or one. Addresses are encrypted, so a part of one finds no user."""
-    query = sa.select(users).order_by(users.c.created_at_us, users.c.user_id).limit(limit)
-    if wanted:
-        is_named = users.c.name.icontains(wanted, autoescape=True)
-        has_id = users.c.user_id.istartswith(wanted, autoescape=True)
-        query = query.where(sa.or_(is_named, has_id, users.c.email == wanted.lower()))
-    if account_id:
-        members = sa.select(memberships.c.user_id).where(memberships.c.account_id == account_id)
-        query = query.where(users.c.user_id.in_(members))
-    if user_id:
-        query = query.where(users.c.user_id == user_id)
-    if after is not None:
-        query = query.where(behind(users.c.created_at_us, users.c.user_id, after))
-    return find_all(connection, User, query)
-
-
-def lock_operators(connection: sa.Connection) -> list[str]:
-    """Returns the operators who can sign in, and locks them: none of them can stop being one meanwhile."""
-    query = sa.select(users.c.user_id).where(users.c.is_operator, users.c.disabled_at_us.is_(None))
-    return list(connection.execute(query.order_by(users.c.user_id).with_for_update()).scalars())
-
-
-def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
-    """Counts how each of them can sign in."""
-    user_ids = [user.user_id for user in found]
-    counting = (
-        sa.select(sa.literal(number), way.c.user_id, sa.func.count())
-        .where(way.c.user_id.in_(user_ids))
-        .group_by(way.c.user_id)
-        for number, way in enumerate(_WAYS)
-    )
-    counts = {(row[0], row[1]): row[2] for row in connection.execute(sa.union_all(*counting))}
-    return [
-        UserSummary(user, *(counts.get((number, user.user_id), 0) for number in range(len(_WAYS)))) for user in found
-    ]
 
 
 def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:
@@ -126,25 +56,6 @@ def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[M
 def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
     role = connection.scalar(sa.select(memberships.c.role).where(*_is_member(account_id, user_id)))
     return role or AccountRole.NONE
-
-
-def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
-    query = (
-        sa.select(users, memberships.c.role, memberships.c.joined_at_us)
-        .join(memberships, memberships.c.user_id == users.c.user_id)
-        .where(memberships.c.account_id == account_id)
-        .order_by(memberships.c.joined_at_us, users.c.user_id)
-        .limit(limit)
-    )
-    rows = connection.execute(query).all()
-    summaries = summarise(connection, [to_record(User, row) for row in rows])
-    return [Member(summary, row.role, row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)]
-
-
-def count_members(connection: sa.Connection, account_id: str, role: AccountRole = AccountRole.NONE) -> int:
-    """Counts those with at least this role; call it with the account locked."""
-    query = sa.select(sa.func.count()).where(memberships.c.account_id == account_id, memberships.c.role >= role)
-    return int(connection.execute(query).scalar_one())
 
 
 def add_member(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole, now_us: int) -> None:

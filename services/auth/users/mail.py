@@ -10,7 +10,8 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from services.auth.parts import Domain, Parts, Sleep
-from services.auth.records.users import Challenge, ChallengeKind, User
+from services.auth.records.sign_in import Challenge, ChallengeKind
+from services.auth.records.users import User
 from services.auth.store import Connection
 from services.auth.store import codes as stored_codes
 from services.auth.store import users as stored_users

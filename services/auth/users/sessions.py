@@ -5,20 +5,18 @@ from typing import Final
 
 from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.parts import Domain, Parts, reads, writes
-from services.auth.records.times import DAY_US, HOUR_US, hour_of
-from services.auth.records.users import Client, SignInMethod, User, UserSession, UserSummary
+from services.auth.records.sign_in import Client, UserSummary
+from services.auth.records.times import hour_of
+from services.auth.records.users import SignInMethod, User, UserSession
+from services.auth.session_life import LIFE_US, is_live, session_ended
 from services.auth.store import Connection, get
 from services.auth.store import sessions as stored
 from services.auth.store import users as stored_users
+from services.auth.store.ways import summarise
 from services.auth.users import codes
 from services.chassis.access_tokens import Access, AccessTokenSigner
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_role
-
-IDLE_US: Final = 12 * HOUR_US
-LIFE_US: Final = 14 * DAY_US
-OPERATOR_IDLE_US: Final = HOUR_US
-OPERATOR_LIFE_US: Final = 12 * HOUR_US
 
 # A use is written this often, and not at each page.
 SEEN_EVERY_US: Final = 60_000_000
@@ -31,22 +29,6 @@ class SignedIn:
     token: str = field(repr=False)
     session: UserSession
     summary: UserSummary
-
-
-def session_ended() -> LegatoError:
-    return LegatoError(Reason.SESSION_ENDED, "This session has ended. Please sign in again.")
-
-
-def expires_at_us(session: UserSession, user: User) -> int:
-    """Returns when a session ends, however much it is used."""
-    return session.created_at_us + (OPERATOR_LIFE_US if user.is_operator else LIFE_US)
-
-
-def is_live(session: UserSession, user: User | None, now_us: int) -> bool:
-    if user is None or user.disabled_at_us is not None:
-        return False
-    idle_us = OPERATOR_IDLE_US if user.is_operator else IDLE_US
-    return now_us < min(expires_at_us(session, user), session.last_seen_us + idle_us)
 
 
 class Sessions(Domain):
@@ -84,7 +66,7 @@ class Sessions(Domain):
         digest = self._peppers.digest_code(codes.SESSION, token)
         stored.add_session(connection, session, digest, now_us - LIFE_US)
         stored_users.note_seen(connection, user.user_id, hour_of(now_us))
-        [summary] = stored_users.summarise(connection, [user])
+        [summary] = summarise(connection, [user])
         return SignedIn(token, session, summary)
 
     def find(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[UserSession, User] | None:
@@ -108,7 +90,7 @@ class Sessions(Domain):
         values = {"authenticated_at_us": now_us, "last_seen_us": now_us, "replace_due": False}
         digest = self._peppers.digest_code(codes.SESSION, token)
         stored.change_session(connection, session.session_id, digest=digest, previous_digest=None, **values)
-        [summary] = stored_users.summarise(connection, [user])
+        [summary] = summarise(connection, [user])
         return SignedIn(token, replace(session, authenticated_at_us=now_us, last_seen_us=now_us), summary)
 
     async def note_use(self, session: UserSession, token: str) -> str:

@@ -4,10 +4,12 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance as ClassAllowanceMessage
 from services.auth import checks
-from services.auth.records.accounts import ALL_CLASSES, ClassAllowance
+from services.auth.records.accounts import ALL_CLASSES, Account, ClassAllowance, KeyLimits
 from services.chassis.access_tokens import Access, access_invalid, current_access
+from services.chassis.rpc.messages import to_message
 
 LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
 SWITCHES: Final = ("search", "memory", "attachments")
@@ -38,3 +40,16 @@ def required_access() -> Access:
     if access is None:
         raise access_invalid()
     return access
+
+
+def to_account(account: Account, service_limits: KeyLimits) -> pb.Account:
+    auto_class = account.allowed_classes.auto_class(account.preferred_class)
+    allowed = from_allowance(account.allowed_classes)
+    parts = account, account.limits, account.grounding
+    return to_message(
+        pb.Account,
+        *parts,
+        auto_class=auto_class,
+        allowed_classes=allowed,
+        default_limits=to_message(pb.RateLimits, service_limits),
+    )

@@ -1,9 +1,11 @@
 """Converts users and their sessions to messages."""
 
 from legato_protos.auth.v1 import users_pb2 as pb
+from services.auth.records.sign_in import Client, UserSummary
 from services.auth.records.times import hour_of
-from services.auth.records.users import Client, User, UserSession, UserSummary
-from services.auth.users.sessions import SignedIn, expires_at_us
+from services.auth.records.users import User, UserSession
+from services.auth.session_life import expires_at_us
+from services.auth.users.sessions import SignedIn
 from services.chassis.rpc.messages import to_message, to_timestamp
 
 

@@ -10,7 +10,8 @@ from edge.backends.auth import Scope
 from legato_protos.auth.v1 import users_pb2
 from services.auth.keys.playground import IssuedToken
 from services.auth.peppers import Peppers
-from services.auth.records.users import Client, SignInMethod
+from services.auth.records.sign_in import Client
+from services.auth.records.users import SignInMethod
 from services.auth.service import AuthService
 from services.auth.store import Connection
 from services.auth.store.users import require_user

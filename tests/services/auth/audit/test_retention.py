@@ -11,7 +11,7 @@ from services.auth.audit.log import AuditLog
 from services.auth.audit.retention import AuditRetention
 from services.auth.peppers import Peppers
 from services.auth.store.audit import list_events
-from services.auth.store.user_tables import audit_events
+from services.auth.store.tables import audit_events
 from services.chassis.database import portions
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log

@@ -11,8 +11,7 @@ from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.auth.v1 import callers_pb2 as pb
 from services.auth.keys import callers
 from services.auth.peppers import Peppers
-from services.auth.records.callers import CallerGrant
-from services.auth.records.keys import Changes
+from services.auth.records.keys import CallerGrant, Changes
 from services.auth.service import AuthService
 from services.auth.store import add
 from services.auth.store import callers as stored

@@ -15,11 +15,12 @@ from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from services.auth.encryption import TextCipher
 from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.peppers import Peppers
-from services.auth.records.users import Challenge, OidcIdentity, Password, Totp
+from services.auth.records.sign_in import Challenge, OidcIdentity, Password, Totp
 from services.auth.service import AuthService
 from services.auth.store import add
 from services.auth.store.epochs import changes_since
-from services.auth.store.tables import epoch, metadata
+from services.auth.store.key_tables import epoch
+from services.auth.store.tables import metadata
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from tests.services.auth.conftest import FakeSleep

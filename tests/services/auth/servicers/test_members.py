@@ -12,7 +12,7 @@ from services.auth.keys.keys import Keys
 from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.service import AuthService
 from services.auth.store.epochs import changes_since
-from services.auth.store.tables import epoch
+from services.auth.store.key_tables import epoch
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

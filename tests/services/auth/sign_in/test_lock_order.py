@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from legato_protos.auth.v1 import users_pb2 as pb
-from services.auth.records.users import Client
+from services.auth.records.sign_in import Client
 from services.auth.service import AuthService
 from services.auth.store import passkeys as stored
 from services.chassis.access_tokens import Access, AccountRole

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
-from services.auth.records.users import Client
+from services.auth.records.sign_in import Client
 from services.auth.service import AuthService
 from services.auth.users.sessions import SignedIn
 from services.chassis.database.database import Database

@@ -10,9 +10,9 @@ from services.auth import key_format
 from services.auth.peppers import Peppers
 from services.auth.records.accounts import Account
 from services.auth.records.keys import Key, Scope
-from services.auth.store import accounts as stored_accounts
 from services.auth.store import add
 from services.auth.store import keys as stored_keys
+from services.auth.store.changed_accounts import change_account
 
 ACCOUNT = Account("acct_a", "Acme", 1_000, "forte")
 
@@ -55,7 +55,7 @@ def revoke(connection: sa.Connection, key_id: str, now_us: int) -> Key | None:
 
 
 def suspend(connection: sa.Connection, at_us: int | None = 5) -> None:
-    stored_accounts.change_account(connection, ACCOUNT.account_id, partial(replace, suspended_at_us=at_us))
+    change_account(connection, ACCOUNT.account_id, partial(replace, suspended_at_us=at_us))
 
 
 def epoch_of(connection: sa.Connection) -> int:

@@ -18,11 +18,11 @@ import sqlalchemy as sa
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
-from services.auth.records.users import Client
+from services.auth.records.sign_in import Client
 from services.auth.service import AuthService
 from services.auth.servicers import users as servicers_users
 from services.auth.store import codes as stored_codes
-from services.auth.store.user_tables import memberships, sessions, users
+from services.auth.store.tables import memberships, sessions, users
 from services.auth.users import codes
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database

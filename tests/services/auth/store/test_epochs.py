@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from services.auth.peppers import Peppers
 from services.auth.records.accounts import Account, KeyLimits
 from services.auth.records.keys import Changes, Key
-from services.auth.store import accounts as stored_accounts
 from services.auth.store import epochs, get
 from services.auth.store import keys as stored_keys
+from services.auth.store.changed_accounts import change_account
 from services.chassis.database.database import Database
 from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_of, revoke, suspend
 
@@ -54,7 +54,7 @@ def test_change_of_an_account_lists_all_of_its_keys(writing: sa.Connection, pepp
     mine = {add_key(writing, peppers).key_id for _ in range(3)}
     add_key(writing, peppers, account_id="acct_b")
     before = epoch_of(writing)
-    changed = stored_accounts.change_account(
+    changed = change_account(
         writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo", limits=KeyLimits(9))
     )
     assert changed == get(writing, Account, ACCOUNT.account_id)
@@ -67,9 +67,7 @@ def test_key_that_changed_twice_is_listed_once(writing: sa.Connection, peppers: 
     add_account(writing)
     key = add_key(writing, peppers)
     before = epoch_of(writing)
-    stored_accounts.change_account(
-        writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo")
-    )
+    change_account(writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo"))
     revoke(writing, key.key_id, 77)
     assert epochs.changes_since(writing, before) == Changes(before + 2, (key.key_id,), (key.key_id,))
 
@@ -87,7 +85,7 @@ def test_history_is_bounded_and_what_fell_out_of_it_is_a_gap(writing: sa.Connect
     key = add_key(writing, peppers)
     before = epoch_of(writing)
     for rate in range(1, epochs.HISTORY_EPOCHS + 2):
-        stored_accounts.change_account(writing, ACCOUNT.account_id, partial(replace, limits=KeyLimits(rate)))
+        change_account(writing, ACCOUNT.account_id, partial(replace, limits=KeyLimits(rate)))
     now = before + epochs.HISTORY_EPOCHS + 1
     assert epochs.changes_since(writing, before) == Changes(now, has_gap=True)
     assert epochs.changes_since(writing, before + 1) == Changes(now, (key.key_id,))
@@ -101,9 +99,7 @@ def test_more_keys_than_a_list_holds_are_a_gap(writing: sa.Connection, peppers: 
     for _ in range(epochs.LISTED_KEYS_MOST + 1):
         add_key(writing, peppers)
     before = epoch_of(writing)
-    stored_accounts.change_account(
-        writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo")
-    )
+    change_account(writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo"))
     assert epochs.changes_since(writing, before) == Changes(before + 1, has_gap=True)
     assert epochs.changes_since(writing, before + 1) == Changes(before + 1)
 
@@ -115,7 +111,7 @@ def test_lists_that_are_too_long_together_are_a_gap(writing: sa.Connection, pepp
         add_account(writing, replace(ACCOUNT, account_id=account_id))
         for _ in range(epochs.LISTED_KEYS_MOST // 2 + 1):
             add_key(writing, peppers, account_id=account_id)
-        stored_accounts.change_account(writing, account_id, lambda account: replace(account, preferred_class="mezzo"))
+        change_account(writing, account_id, lambda account: replace(account, preferred_class="mezzo"))
     assert epochs.changes_since(writing, before) == Changes(before + 2, has_gap=True)
     assert not epochs.changes_since(writing, before + 1).has_gap
 
@@ -182,9 +178,7 @@ def test_key_cannot_slip_in_while_its_account_changes(database: Database, pepper
 
     with ThreadPoolExecutor(1) as thread:
         with database.transaction(writes=True) as connection:
-            stored_accounts.change_account(
-                connection, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo")
-            )
+            change_account(connection, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo"))
             adding = thread.submit(add)
             with pytest.raises(TimeoutError):
                 adding.result(timeout=0.1)

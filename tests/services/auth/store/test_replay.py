@@ -13,12 +13,11 @@ from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.auth.audit.copy import AuditCopy
-from services.auth.records.users import OidcIdentity
+from services.auth.records.sign_in import OidcIdentity
 from services.auth.service import AuthService
 from services.auth.store import add
 from services.auth.store.credentials import list_identities
-from services.auth.store.tables import accounts
-from services.auth.store.user_tables import memberships, users
+from services.auth.store.tables import accounts, memberships, users
 from services.chassis.changes import to_changes
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason

@@ -1,57 +1,48 @@
-"""Stores the end of a user, of whom nothing is left but the id where others name it, and of an account."""
+"""Lists, changes and closes accounts."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 import sqlalchemy as sa
 
 from services.auth.paging import Position
 from services.auth.records.accounts import Account
-from services.auth.records.keys import Key
-from services.auth.records.notices import DeliveryState
-from services.auth.store.accounts import behind, change_account, lock_account
+from services.auth.store import epochs
+from services.auth.store.accounts import behind, lock_account
 from services.auth.store.codes import cancel_invitations
+from services.auth.store.key_tables import HAS_SECRET, caller_grants, keys, playground_tokens
 from services.auth.store.keys import revoke_keys
 from services.auth.store.notice_tables import key_networks, muted_notices, notice_deliveries, notices, webhooks
 from services.auth.store.playground import end_tokens
-from services.auth.store.sessions import end_sessions
-from services.auth.store.tables import HAS_SECRET, caller_grants, keys, playground_tokens
-from services.auth.store.user_tables import (
-    challenges,
-    invitations,
-    memberships,
-    oidc_identities,
-    passkeys,
-    passwords,
-    recovery_codes,
-    sign_in_links,
-    totp,
-    users,
-)
-from services.chassis.database.records import find_all
-
-_OF_A_USER: Final = (
-    passkeys,
-    recovery_codes,
-    passwords,
-    totp,
-    oidc_identities,
-    sign_in_links,
-    challenges,
-    memberships,
-    users,
-)
+from services.auth.store.tables import accounts
+from services.chassis.database.records import find_all, values_of
 
 
-def erase_user(connection: sa.Connection, user_id: str) -> int:
-    """Erases a user; returns how many sessions ended. Call it with the user's accounts and keys locked."""
-    ended = end_sessions(connection, user_id)
-    connection.execute(invitations.delete().where(invitations.c.invited_by == user_id))
-    is_undone = notice_deliveries.c.state.in_((DeliveryState.PENDING, DeliveryState.FAILED))
-    connection.execute(notice_deliveries.delete().where(notice_deliveries.c.recipient_id == user_id, is_undone))
-    for table in _OF_A_USER:
-        connection.execute(table.delete().where(table.c.user_id == user_id))
-    return len(ended)
+def list_accounts(connection: sa.Connection, after: Position | None, limit: int, wanted: str = "") -> list[Account]:
+    """Lists accounts in the order of creation: all, or those with `wanted` in the name or where the id begins."""
+    query = sa.select(accounts).order_by(accounts.c.created_at_us, accounts.c.account_id).limit(limit)
+    if wanted:
+        is_named = accounts.c.name.icontains(wanted, autoescape=True)
+        query = query.where(sa.or_(is_named, accounts.c.account_id.istartswith(wanted, autoescape=True)))
+    if after is not None:
+        query = query.where(behind(accounts.c.created_at_us, accounts.c.account_id, after))
+    return find_all(connection, Account, query)
+
+
+def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account:
+    """Applies `change` to the account and returns the result."""
+    before = lock_account(connection, account_id)
+    after = change(before)
+    if after != before:
+        connection.execute(
+            accounts.update().where(accounts.c.account_id == account_id).values(**values_of(accounts, after))
+        )
+        of_account = keys.c.account_id == account_id
+        tokens = sa.select(playground_tokens.c.token_id).join(keys, keys.c.key_id == playground_tokens.c.key_id)
+        tokens = tokens.where(of_account)
+        changed = sa.union_all(sa.select(keys.c.key_id).where(of_account), tokens).limit(epochs.LISTED_KEYS_MOST + 1)
+        epochs.raise_epoch(connection, connection.execute(changed).scalars().all())
+    return after
 
 
 def close_account(connection: sa.Connection, account_id: str, now_us: int) -> tuple[Account, int, int]:
@@ -84,17 +75,3 @@ def close_account(connection: sa.Connection, account_id: str, now_us: int) -> tu
     removed = connection.execute(webhooks.delete().where(webhooks.c.account_id == account_id)).rowcount
     cancel_invitations(connection, account_id)
     return account, sum(row[1] for row in rows), removed
-
-
-def end_memberships(connection: sa.Connection, account_id: str) -> list[str]:
-    """Ends all memberships of an account that is locked; returns the ids of those who were members."""
-    cancel_invitations(connection, account_id)
-    ended = memberships.delete().where(memberships.c.account_id == account_id).returning(memberships.c.user_id)
-    return sorted(connection.execute(ended).scalars())
-
-
-def list_keys_made_by(connection: sa.Connection, user_id: str, after: Position | None, limit: int) -> list[Key]:
-    """Lists the keys that a user created, in all accounts, the oldest first."""
-    order = (keys.c.created_at_us, keys.c.key_id)
-    query = sa.select(keys).where(keys.c.created_by == user_id, HAS_SECRET).order_by(*order).limit(limit)
-    return find_all(connection, Key, query if after is None else query.where(behind(*order, after)))
