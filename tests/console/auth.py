@@ -12,21 +12,24 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from legato_protos.type.v1.method_access_pb2 import TokenRule
-from services.auth.encryption import TextCipher, parse_encryption_key
-from services.auth.notices.webhook_client import WebhookClient
-from services.auth.records.accounts import Account, KeyLimits
-from services.auth.records.audit import AuditEvent
-from services.auth.records.keys import Key
-from services.auth.records.notices import Delivery, Webhook
-from services.auth.records.sign_in import Invitation
-from services.auth.records.users import SignInMethod, User, UserSession
+from services.auth.core import codes
+from services.auth.core.encryption import TextCipher, parse_encryption_key
+from services.auth.core.records.accounts import Account, KeyLimits
+from services.auth.core.records.audit import AuditEvent
+from services.auth.core.records.users import SignInMethod, User, UserSession
+from services.auth.core.store import tables
+from services.auth.core.store.encrypted import encrypt_anew, use_cipher
+from services.auth.keys.records import Key
+from services.auth.keys.store import tables as key_tables
+from services.auth.notices.records import Delivery, Webhook
+from services.auth.notices.rules.webhook_client import WebhookClient
+from services.auth.notices.store import tables as notice_tables
 from services.auth.service import MIGRATIONS, AuthService, ConsoleOptions
-from services.auth.sign_in.oidc import OidcClient
-from services.auth.store import key_tables, notice_tables, tables, user_tables
-from services.auth.store import sessions as stored_sessions
-from services.auth.store.encrypted import encrypt_anew, use_cipher
-from services.auth.users import codes
-from services.auth.users.smtp import MailSender, MailServer
+from services.auth.sign_in.records import Invitation
+from services.auth.sign_in.rules.oidc import OidcClient
+from services.auth.sign_in.rules.smtp import MailSender, MailServer
+from services.auth.sign_in.store import sessions as stored_sessions
+from services.auth.sign_in.store import tables as user_tables
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.database.records import RecordT, find_all

@@ -6,20 +6,23 @@ from typing import Any, Final
 import sqlalchemy as sa
 from argon2 import PasswordHasher
 
-from services.auth.audit.log import AuditLog
-from services.auth.notices.words import make_notice
-from services.auth.peppers import Peppers
-from services.auth.records.accounts import Account, ClassAllowance, KeyLimits
-from services.auth.records.audit import Outcome
-from services.auth.records.keys import Key, Scope
-from services.auth.records.notices import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
-from services.auth.records.sign_in import Invitation, OidcIdentity, Passkey, Password, Totp
-from services.auth.records.times import hour_of
-from services.auth.records.users import SignInMethod, User, UserSession
-from services.auth.sign_in.totp import STEP_US, CredentialCipher, code_at
-from services.auth.store import codes as stored_codes
-from services.auth.store import key_tables, notice_tables, tables, user_tables
-from services.auth.users import codes
+from services.auth.core import codes
+from services.auth.core.audit_log import AuditLog
+from services.auth.core.peppers import Peppers
+from services.auth.core.records.accounts import Account, ClassAllowance, KeyLimits
+from services.auth.core.records.audit import Outcome
+from services.auth.core.records.users import SignInMethod, User, UserSession
+from services.auth.core.store import tables
+from services.auth.core.times import hour_of
+from services.auth.keys.records import Key, Scope
+from services.auth.keys.store import tables as key_tables
+from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
+from services.auth.notices.rules.words import make_notice
+from services.auth.notices.store import tables as notice_tables
+from services.auth.sign_in.records import Invitation, OidcIdentity, Passkey, Password, Totp
+from services.auth.sign_in.rules.totp import STEP_US, CredentialCipher, code_at
+from services.auth.sign_in.store import codes as stored_codes
+from services.auth.sign_in.store import tables as user_tables
 from services.chassis.access_tokens import AccountRole
 from services.chassis.changes import Change
 from services.chassis.database.records import values_of

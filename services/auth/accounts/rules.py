@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from services.auth.records.accounts import Account
+from services.auth.core.records.accounts import Account
 from services.chassis.changes import Change, Settings, changes_between
 
 
