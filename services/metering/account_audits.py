@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from services.chassis.database.database import Database
 from services.chassis.timing.deadlines import Clock, SystemClock
 from services.metering.auditor import audit_in_thread, find_violations_of
-from services.metering.store.statements import find_last_entry, read_totals
+from services.metering.store.account_totals import find_last_entry, read_totals
 
 # While nothing is booked, what was found is told again for so long.
 TOLD_FOR_S: Final = 600.0

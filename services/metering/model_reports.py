@@ -11,8 +11,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.model_calls import ModelSums
 from services.metering.ledger.records import DAY_US
 from services.metering.store.model_days import DayFilter, DayRow, read_recent_sums, read_summed_us, read_sums
+from services.metering.store.report_tables import MODEL_DAY
 from services.metering.store.reports import OutstandingCredit, read_outstanding
-from services.metering.store.tables import MODEL_DAY
 
 # Fits into one response, with room to spare.
 ROWS_MOST: Final = 100_000

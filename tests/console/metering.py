@@ -31,7 +31,7 @@ from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.servicers.reports import ReportServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.servicers.statements import StatementServicer
-from services.metering.store import tables
+from services.metering.store import report_tables, tables
 from services.metering.store.prices import adopt_prices
 from services.metering.store.spends import recount
 from tests.console.clock import NOW_US, StandingClock
@@ -272,7 +272,7 @@ class Metering:
         at_us = before_us(days=days)
         row = (ACCOUNT_ID, at_us - at_us % HOUR_US, key_id, class_id, reason, is_cut, chats)
         with self.database.transaction(writes=True) as connection:
-            connection.execute(sa.insert(tables.failure_hours).values(row))
+            connection.execute(sa.insert(report_tables.failure_hours).values(row))
 
     def balance_nanos(self, account_id: str = ACCOUNT_ID) -> int:
         return int(self._value(sa.select(tables.accounts.c.balance_nanos).where(_of(tables.accounts, account_id))) or 0)

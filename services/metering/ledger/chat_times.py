@@ -8,7 +8,6 @@ Measure = Literal["first_token", "duration"]
 
 # Each bucket ends at this many times its start. The middle of a bucket is at most 4.5 % from all times in it.
 _BUCKETS_OF_TWICE: Final = 8
-LONGEST_MS: Final = 24 * 3600 * 1000
 
 
 class Percentiles(NamedTuple):

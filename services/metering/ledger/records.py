@@ -19,6 +19,8 @@ BILLED: Final[tuple[Kind, ...]] = (*CHARGES, "loss")
 
 HOUR_US: Final = 3_600_000_000
 DAY_US: Final = 24 * HOUR_US
+# The longest time of a chat that is kept: longer ones are cut.
+LONGEST_MS: Final = 24 * 3600 * 1000
 
 
 class AccountBalance(msgspec.Struct, frozen=True):

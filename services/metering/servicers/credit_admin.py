@@ -14,8 +14,8 @@ from services.metering.closed_months import audit_months, read_closed
 from services.metering.credit_history import read_page
 from services.metering.ledger.records import Settle
 from services.metering.store.reports import read_balances
-from services.metering.wire import operations, reports
-from services.metering.wire.operations import checked_id
+from services.metering.wire import months, operations, statements
+from services.metering.wire.messages import checked_id
 
 
 class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
@@ -39,11 +39,11 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
 
     async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:
-        query = reports.to_credit_query(request)
-        return reports.from_credit_page(await self._database.read(read_page, *query))
+        query = statements.to_credit_query(request)
+        return statements.from_credit_page(await self._database.read(read_page, *query))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
-        month = reports.to_month(request.month) if request.month else None
+        month = months.to_month(request.month) if request.month else None
         violations = await audit(self._database)
         if month is not None or request.all_months:
             violations += await audit_months(self._database, month)
@@ -76,7 +76,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
     async def ListClosings(self, request: pb.ListClosingsRequest, context: Context) -> pb.ListClosingsResponse:
         closed = await self._database.read(read_closed)
         return pb.ListClosingsResponse(
-            closings=[reports.from_closing(closing, closed.pruned_before_us) for closing in closed.closings]
+            closings=[months.from_closing(closing, closed.pruned_before_us) for closing in closed.closings]
         )
 
 

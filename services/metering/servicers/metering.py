@@ -23,7 +23,6 @@ from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, AnswerT, Reserve, Reserved
 from services.metering.ledger.spend import WHOLE_ACCOUNT
 from services.metering.limits import Limiter, RateAllowance, RateLimits
-from services.metering.servicers.spend_limits import from_spend
 from services.metering.store.failures import add_failures
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances, read_request
@@ -31,9 +30,9 @@ from services.metering.store.spends import list_spends
 from services.metering.store.usage import read_recent_cost
 from services.metering.unpaid_prompts import UnpaidPrompts
 from services.metering.usage_reports import report_usage
-from services.metering.wire import operations, reports
+from services.metering.wire import limits, operations, reports
 from services.metering.wire.chat_outcomes import to_failures
-from services.metering.wire.operations import checked_id, checked_request_id
+from services.metering.wire.messages import checked_id, checked_request_id
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 
@@ -95,17 +94,17 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     # Futures, not coroutines, here and below: on the exchange an operation needs no separate task.
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
-        return self._limiter.charge(operations.to_admission(request, self._default_limits), operations.from_allowance)
+        return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
 
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
-        charge = operations.to_correction(request, self._default_limits)
+        charge = limits.to_correction(request, self._default_limits)
         return self._limiter.charge(charge, lambda _: pb.CorrectResponse())
 
     def reserve(self, request: pb.ReserveRequest) -> Awaitable[pb.ReserveResponse]:
-        operation = operations.to_reserve(request, self._default_limits)
+        operation = operations.to_reserve(request, self._default_limits.concurrent_requests)
         if not request.HasField("admission"):
             return self._writer.submit(operation, partial(self._to_response, request))
-        admission = operations.to_admission(request.admission, self._default_limits)
+        admission = limits.to_admission(request.admission, self._default_limits)
         charged = self._limiter.charge(admission, _as_it_is)
         if not charged.done():
             return self._reserve_when_admitted(request, operation, charged)
@@ -140,7 +139,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     ) -> pb.ReserveResponse:
         response = operations.from_reserved(answer)
         if allowance is not None:
-            response.rate.CopyFrom(operations.from_allowance(allowance))
+            response.rate.CopyFrom(limits.from_allowance(allowance))
         unpaid = self._unpaid_prompts
         response.has_habit_of_leaving = unpaid is not None and unpaid.is_over_limit(request.account_id)
         return response
@@ -200,7 +199,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         if account.has_spend_limits and (request.key_id or request.tells_outlook):
             key_ids = [checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT]
             spends = await self._database.read(list_spends, account_id, key_ids)
-            response.spends.extend(map(from_spend, spends))
+            response.spends.extend(map(limits.from_spend, spends))
         if request.tells_outlook:
             own_nanos, rules = account.low_balance_nanos, self._writer.notice_rules
             response.outlook.low_balance_nanos = rules.low_balance_nanos if own_nanos is None else own_nanos
@@ -212,7 +211,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         hold = await self._database.read(read_request, account_id, request_id)
         if hold is None:
             raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
-        return reports.from_hold(hold)
+        return operations.from_hold(hold)
 
 
 def _as_it_is(answer: AnswerT) -> AnswerT:

@@ -12,7 +12,7 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.metering.ledger.model_shares import LEASE_US, ShareClaim, ShareHolder
 from services.metering.store.model_shares import RenewedShare, renew_shares
-from services.metering.wire.operations import invalid
+from services.metering.wire.messages import invalid
 
 CLAIMS_MOST: Final = 1_000
 NAME_CHARACTERS: Final = 512

@@ -7,7 +7,8 @@ from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.server import Context
 from services.metering.ledger.notices import NoticeRules
 from services.metering.store.accounts import read_threshold, set_threshold
-from services.metering.wire.operations import checked_id, current_user, invalid
+from services.metering.wire.messages import checked_id, invalid
+from services.metering.wire.operations import current_user
 
 
 class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):

@@ -14,7 +14,7 @@ from services.metering.store.outbox import (
     list_pending_changes,
     list_pending_notices,
 )
-from services.metering.wire.operations import invalid
+from services.metering.wire.messages import invalid
 
 PAGE_MOST: Final = 1_000
 

@@ -10,7 +10,8 @@ from services.metering.batch import Writer
 from services.metering.ledger.records import CreditOperation, Grant, RestorePayment, ReturnPayment
 from services.metering.store.accounts import has_account, open_account
 from services.metering.wire import operations
-from services.metering.wire.operations import LONGEST_REASON, checked_id, invalid
+from services.metering.wire.messages import checked_id, invalid
+from services.metering.wire.operations import LONGEST_REASON
 
 RESTORED_SUFFIX = "-restored"
 

@@ -5,20 +5,18 @@ from typing import Final
 from legato_protos.metering.v1 import spend_limits_pb2 as pb
 from legato_protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.database import Database
-from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_check import require_key
-from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.ledger.months import next_day_us, next_month_us
-from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, Spend, SpendLimits
+from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends
-from services.metering.wire.operations import checked_id, current_user, invalid
+from services.metering.wire.limits import from_spend, to_spend_limits
+from services.metering.wire.messages import checked_id, invalid
+from services.metering.wire.operations import current_user
 
 KEYS_MOST: Final = 1_000
-_LIMITS: Final = ("day_nanos", "month_nanos", "total_nanos")
 
 
 class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
@@ -41,7 +39,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         operation = SetSpendLimits(
             account_id=checked_id(request.account_id, "account_id"),
             key_id=checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT,
-            limits=_limits(request.limits),
+            limits=to_spend_limits(request.limits),
             changed_by=current_user(),
         )
         return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, from_spend))
@@ -53,7 +51,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         operation = SetSpendLimits(
             account_id=checked_id(request.account_id, "account_id"),
             key_id=checked_id(request.key_id, "key_id"),
-            limits=_limits(request.limits),
+            limits=to_spend_limits(request.limits),
             changed_by=current_user(),
             only_first=True,
         )
@@ -77,25 +75,3 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
 
     async def RecountSpends(self, request: pb.RecountSpendsRequest, context: Context) -> pb.RecountSpendsResponse:
         return pb.RecountSpendsResponse(**(await recount_spends(self._database, self._log))._asdict())
-
-
-def _limits(given: pb.SpendLimits) -> SpendLimits:
-    return SpendLimits(*(_limit(given, name) for name in _LIMITS))
-
-
-def _limit(given: pb.SpendLimits, name: str) -> int | None:
-    if not given.HasField(name):  # type: ignore[arg-type]
-        return None
-    nanos: int = getattr(given, name)
-    if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
-        raise invalid("A spend limit must not be negative, and at most a million dollars.", f"limits.{name}")
-    return nanos
-
-
-def from_spend(spend: Spend) -> pb.Spend:
-    return to_message(
-        pb.Spend,
-        spend,
-        day_end_time=to_timestamp(next_day_us(spend.day_us)),
-        month_end_time=to_timestamp(next_month_us(spend.month_us)),
-    )

@@ -5,7 +5,7 @@ from legato_protos.metering.v1 import staged_files_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context
 from services.metering.store.staged_files import ROUTES, report_version
-from services.metering.wire.operations import invalid
+from services.metering.wire.messages import invalid
 
 
 class StagedFileServicer(staged_files_pb2_grpc.StagedFileServiceServicer):

@@ -9,7 +9,7 @@ from services.metering.statements import read_days, read_entry_page, read_reques
 from services.metering.store.prices import read_price_list
 from services.metering.store.statements import read_receipt
 from services.metering.wire import statements
-from services.metering.wire.operations import checked_id, checked_request_id
+from services.metering.wire.messages import checked_id, checked_request_id
 
 
 class StatementServicer(statements_pb2_grpc.StatementServiceServicer):

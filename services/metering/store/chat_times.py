@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from services.metering.ledger.chat_times import Measure, bucket_of
 from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
+from services.metering.store.report_tables import CHAT_TIME, chat_times
 from services.metering.store.sets import Query, insert_rows, read_all
-from services.metering.store.tables import CHAT_TIME, chat_times
 
 # What a row is of, the longest first. Those of a single key have the prefix; others are of all keys together.
 Grain = Literal["month", "day", "hour"]

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import DAY_US, HOUR_US
+from services.metering.store.report_tables import FAILURE, failure_hours
 from services.metering.store.sets import Query, insert_rows, read_all
-from services.metering.store.tables import FAILURE, failure_hours
 
 # An edge that was cut off reports later. What is older, or in the future, is of a clock that is wrong: it counts now.
 LATEST_US: Final = 2 * DAY_US

@@ -9,8 +9,9 @@ import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
 from services.metering.store.retention.closings import read_opening
+from services.metering.store.schema import total
 from services.metering.store.statements import StatementEntry
-from services.metering.store.tables import IS_LATE, IS_RARE, account_hours, ledger, total
+from services.metering.store.tables import IS_LATE, IS_RARE, account_hours, ledger
 from services.metering.store.usage import ACCOUNT_ID, END_US, START_US, Offsets, bucket_start, is_in_period
 
 _BOOKINGS: Final = ("grant", "adjustment")

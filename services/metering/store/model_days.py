@@ -19,8 +19,10 @@ from services.chassis.database.clock import read_now_us
 from services.metering.ledger.model_calls import ModelCall, ModelSums
 from services.metering.ledger.records import BILLED, CHARGES, DAY_US
 from services.metering.store.chat_times import sum_up_times
-from services.metering.store.tables import MODEL_DAY, ledger, retention, total
-from services.metering.store.tables import model_days as sums_table
+from services.metering.store.report_tables import MODEL_DAY
+from services.metering.store.report_tables import model_days as sums_table
+from services.metering.store.schema import total
+from services.metering.store.tables import ledger, retention
 
 # Longer than any transaction: an entry with a lower id may be committed after one with a higher id.
 SETTLED_AFTER_US: Final = 300_000_000

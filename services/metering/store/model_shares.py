@@ -7,10 +7,12 @@ import sqlalchemy as sa
 from msgspec.structs import asdict
 
 from services.chassis.database.clock import read_now_us
-from services.chassis.database.records import find_all
+from services.chassis.database.records import columns_of, find_all
 from services.metering.ledger.model_shares import ModelShare, ShareClaim, ShareHolder, is_contended, renew
 from services.metering.ledger.records import DAY_US
-from services.metering.store.tables import model_shares
+from services.metering.store.schema import metadata
+
+model_shares = sa.Table("model_shares", metadata, *columns_of(ModelShare, "limit_name", "holder_id"))
 
 # Not waited for: the writer has chats to hold credit for.
 _LOCK: Final = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('legato:metering:model_shares'))")

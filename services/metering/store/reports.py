@@ -7,8 +7,9 @@ import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
+from services.metering.store.schema import total
 from services.metering.store.sets import Lookup, select_all
-from services.metering.store.tables import IS_LIVE, accounts, holds, ledger, total
+from services.metering.store.tables import IS_LIVE, accounts, holds, ledger
 
 _BALANCES: Final = Lookup(select_all(accounts), "account_id")
 

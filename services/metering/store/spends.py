@@ -21,8 +21,9 @@ from services.metering.ledger.spend import (
     past_periods,
     spend_id,
 )
+from services.metering.store.schema import total
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
-from services.metering.store.tables import IS_LIVE, accounts, holds, spends, total, usage_hours
+from services.metering.store.tables import IS_LIVE, accounts, holds, spends, usage_hours
 
 # Of an account, if no keys are named.
 LISTED_MOST: Final = 10_000

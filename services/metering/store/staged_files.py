@@ -6,7 +6,16 @@ import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.insert import insert_into
-from services.metering.store.tables import staged_files
+from services.metering.store.schema import metadata
+
+staged_files = sa.Table(
+    "staged_files",
+    metadata,
+    sa.Column("file", sa.Text, primary_key=True),
+    sa.Column("process_id", sa.Text, primary_key=True),
+    sa.Column("version", sa.Text),
+    sa.Column("expires_us", sa.BigInteger),
+)
 
 # The files of which all processes have the same version.
 ROUTES: Final = "routes"

@@ -14,27 +14,17 @@ from services.metering.store.reports import read_request, read_requests_of_entri
 from services.metering.store.retention.closings import (
     OpeningBalance,
     find_last_before,
-    read_open_period,
     read_opening,
     read_retention,
 )
-from services.metering.store.tables import (
-    IS_LIVE,
-    IS_RARE,
-    holds,
-    is_its_price,
-    ledger,
-    prices,
-    total,
-    usage_hours,
-)
+from services.metering.store.schema import total
+from services.metering.store.tables import IS_LIVE, IS_RARE, holds, is_its_price, ledger, prices, usage_hours
 
 # The database's clock may have been set back by so much, and sums of an hour's charges are still exact.
 CLOCK_STEP_US: Final = 60_000_000
 
 _PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
 
-_NEWEST: Final = sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
 _CHARGED: Final = (
     sa.select(ledger.c.entry_id, ledger.c.request_id, *holds.c, *_PRICE)
     .select_from(
@@ -202,24 +192,6 @@ def read_receipt(connection: sa.Connection, account_id: str, request_id: str) ->
     its_price = (prices.c.version == hold.price_version, prices.c.class_id == hold.class_id)
     price = connection.execute(sa.select(*_PRICE).where(*its_price)).one_or_none()
     return Receipt(hold, None if price is None else Price(*price))
-
-
-def find_last_entry(connection: sa.Connection, account_id: str) -> int:
-    """Returns the id of the newest entry; 0 if there is none."""
-    return connection.execute(_NEWEST, {"account_id": account_id}).scalar_one() or 0
-
-
-def read_totals(connection: sa.Connection, account_id: str) -> tuple[int, int]:
-    """Returns the number of an account's entries, and their sum."""
-    period = read_open_period(connection)
-    account = read_opening(connection, account_id, period.start_us).account
-    query = sa.select(sa.func.count(), total(ledger.c.customer_nanos)).where(
-        ledger.c.account_id == account_id,
-        ledger.c.entry_id > period.after_id,
-        ledger.c.recorded_at_us >= period.start_us,
-    )
-    entries, nanos = connection.execute(query).one()
-    return account.total_entries + entries, account.balance_nanos + nanos
 
 
 def _chosen(table: sa.Table, chosen: RequestFilter) -> list[sa.ColumnElement[bool]]:

@@ -1,5 +1,5 @@
-"""The tables, as the migrations create them, and conditions on them that several statements share. The columns of most
-tables are the fields of a record, in their order."""
+"""The tables of the ledger, as the migrations create them, and conditions on them that several statements share. The
+columns of most tables are the fields of a record, in their order."""
 
 from typing import Final
 
@@ -7,19 +7,16 @@ import sqlalchemy as sa
 
 from services.chassis.database.records import columns_of
 from services.metering.ledger.closings import AccountClosing, Closing, RetentionState
-from services.metering.ledger.model_calls import ModelSums
-from services.metering.ledger.model_shares import ModelShare
 from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import AccountBalance, AccountChange, Claim, Entry, Hold, OwedChange
 from services.metering.ledger.spend import Spend
+from services.metering.store.schema import metadata
 
 # What a counter of usage counts.
 COUNTED: Final = (
     "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
 )  # fmt: skip
-
-metadata = sa.MetaData()
 
 accounts = sa.Table("accounts", metadata, *columns_of(AccountBalance, "account_id"))
 holds = sa.Table("holds", metadata, *columns_of(Hold, "request_id"))
@@ -37,36 +34,6 @@ usage_hours = _counters("usage_hours", "account_id", "hour_us", "key_id", "class
 # The sums of all keys. Triggers on `usage_hours` keep them: nothing else writes here.
 account_hours = _counters("account_hours", "account_id", "hour_us", "class_id")
 
-# Sums of the ledger by the model that answered, made of its entries some time after they were written.
-MODEL_DAY: Final = ("day_us", "account_id", "class_id", "provider", "model_name")
-model_days = sa.Table(
-    "model_days",
-    metadata,
-    *(sa.Column(name, sa.BigInteger if name == "day_us" else sa.Text, primary_key=True) for name in MODEL_DAY),
-    *columns_of(ModelSums),
-)
-
-# How many chats took how long, in each hour, day and month: of each key, and of all keys together, whose id is empty.
-# Made of the ledger like the sums above.
-CHAT_TIME: Final = ("account_id", "grain", "key_id", "start_us", "class_id", "measure")
-chat_times = sa.Table(
-    "chat_times",
-    metadata,
-    *(sa.Column(name, sa.BigInteger if name == "start_us" else sa.Text, primary_key=True) for name in CHAT_TIME),
-    # A JSON object: by bucket of the time, how many chats.
-    sa.Column("chats_by_bucket", sa.Text),
-)
-
-# The chats that failed, as edges report them. Those that are cut off are charged, too.
-FAILURE: Final = ("account_id", "hour_us", "key_id", "class_id", "reason", "is_cut")
-_FAILURE_TYPES: Final = {"hour_us": sa.BigInteger, "is_cut": sa.Boolean}
-failure_hours = sa.Table(
-    "failure_hours",
-    metadata,
-    *(sa.Column(name, _FAILURE_TYPES.get(name, sa.Text), primary_key=True) for name in FAILURE),
-    sa.Column("chats", sa.BigInteger),
-)
-
 spends = sa.Table("spends", metadata, *columns_of(Spend, "spend_id"))
 
 notices = sa.Table(
@@ -78,15 +45,6 @@ price_versions = sa.Table(
     metadata,
     sa.Column("version", sa.BigInteger, primary_key=True),
     sa.Column("effective_from_us", sa.BigInteger),
-)
-
-staged_files = sa.Table(
-    "staged_files",
-    metadata,
-    sa.Column("file", sa.Text, primary_key=True),
-    sa.Column("process_id", sa.Text, primary_key=True),
-    sa.Column("version", sa.Text),
-    sa.Column("expires_us", sa.BigInteger),
 )
 
 prices = sa.Table(
@@ -110,8 +68,6 @@ account_changes = sa.Table(
     "account_changes", metadata, sa.Column("change_id", sa.Text, primary_key=True), *columns_of(AccountChange)
 )
 
-model_shares = sa.Table("model_shares", metadata, *columns_of(ModelShare, "limit_name", "holder_id"))
-
 # One row.
 retention = sa.Table(
     "retention",
@@ -132,8 +88,3 @@ IS_LATE: Final = sa.and_(IS_RARE, ledger.c.kind == sa.literal_column("'late_char
 
 def is_its_price(priced: sa.FromClause) -> sa.ColumnElement[bool]:
     return sa.and_(prices.c.version == priced.c.price_version, prices.c.class_id == priced.c.class_id)
-
-
-def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    # PostgreSQL sums integers to decimals, and nothing to null.
-    return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)

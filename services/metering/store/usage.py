@@ -12,7 +12,8 @@ from msgspec.structs import asdict
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import HOUR_US
-from services.metering.store.tables import IS_LATE, account_hours, ledger, total, usage_hours
+from services.metering.store.schema import total
+from services.metering.store.tables import IS_LATE, account_hours, ledger, usage_hours
 
 # So many counters of single keys are looked up one by one, some 3 µs each; more are found by reading those of all keys.
 LOOKUPS_MOST: Final = 60_000

@@ -10,8 +10,7 @@ from services.chassis.rpc.messages import to_message
 from services.metering.chat_outcomes import OutcomesQuery, OutcomesReport
 from services.metering.ledger.records import HOUR_US
 from services.metering.store.failures import Failures
-from services.metering.wire.messages import to_microseconds
-from services.metering.wire.operations import checked_id, invalid
+from services.metering.wire.messages import checked_id, invalid, to_microseconds
 
 # Edges count no more between two reports.
 REPORTED_MOST: Final = 20_000

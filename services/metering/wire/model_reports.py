@@ -6,8 +6,7 @@ from legato_protos.metering.v1 import reports_pb2 as pb
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.model_reports import ROWS_MOST, AccountsReport, ReportQuery, ReportRow
 from services.metering.store.model_days import DayFilter
-from services.metering.wire.messages import to_microseconds
-from services.metering.wire.operations import invalid
+from services.metering.wire.messages import invalid, to_microseconds
 
 # In the order of the columns.
 _GROUPS: Final = {

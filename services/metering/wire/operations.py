@@ -1,21 +1,19 @@
 """Converts and validates operations between the .proto's messages and the domain."""
 
-import re
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from msgspec.structs import asdict, replace
 
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.type.v1 import model_call_pb2, usage_pb2
 from services.chassis.access_tokens import current_access
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.chassis.rpc.messages import to_message
-from services.metering.ledger.chat_times import LONGEST_MS
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.ledger.model_calls import ModelCall, encode_calls
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import (
     COMMAND_LINE,
+    LONGEST_MS,
     AccountBalance,
     Adjust,
     Basis,
@@ -25,6 +23,7 @@ from services.metering.ledger.records import (
     Extend,
     Extended,
     Grant,
+    Hold,
     IdempotencyClaim,
     Reserve,
     Reserved,
@@ -32,112 +31,27 @@ from services.metering.ledger.records import (
     Settled,
     Void,
 )
-from services.metering.limits import (
-    RateAllowance,
-    RateCharge,
-    RateLimits,
-    admission,
-    correction,
-    request_rate,
-    token_rate,
+from services.metering.wire.messages import (
+    ID,
+    LARGEST_TOKENS,
+    check_ids,
+    check_tokens,
+    checked_id,
+    checked_limit,
+    invalid,
 )
-from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.model_classes import CLASSES
 
-LARGEST_TOKENS: Final = 10**9
-
-_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_ROUTES_VERSION: Final = 64
 # Of a provider or a model.
 LONGEST_NAME: Final = 200
 UNKNOWN_KEY: Final = "unknown"
 
 
-def checked_id(given: str, param: str) -> str:
-    if not _ID.fullmatch(given):
-        raise invalid("An id has 1 to 64 letters, digits, - and _.", param)
-    return given
-
-
-def checked_request_id(given: str) -> str:
-    if not _REQUEST_ID.fullmatch(given):
-        raise invalid("A request's id has 32 hexadecimal digits.", "request_id")
-    return given
-
-
-def _check_ids(request_id: str, **ids: str) -> None:
-    """Does the same for a request's id and others, by their names: one call instead of one for each."""
-    if not _REQUEST_ID.fullmatch(request_id):
-        checked_request_id(request_id)
-    for param, given in ids.items():
-        if not _ID.fullmatch(given):
-            checked_id(given, param)
-
-
-def _check_tokens(*counts: int) -> None:
-    if min(counts) < 0 or max(counts) > LARGEST_TOKENS:
-        raise invalid(f"A count of tokens must be between 0 and {LARGEST_TOKENS}.", "usage")
-
-
-def checked_limit(given: int, param: str) -> int:
-    """Validates a limit; one above the largest, stored when that was allowed, is clamped."""
-    if given < 1:
-        raise invalid("A limit must be at least 1.", param)
-    largest = LARGEST_LIMITS[param]
-    return min(largest, given)
-
-
 def current_user() -> ChangedBy:
     """Returns who made the current call."""
     access = current_access.get()
     return COMMAND_LINE if access is None else ChangedBy(access.user_id, access.session_id)
-
-
-def invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
-
-
-def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> RateCharge:
-    key_id = checked_id(request.key_id, "key_id")
-    limits = _to_limits(request, defaults)
-    if request.only_looks:
-        return correction(key_id, limits, 0, 0)
-    tokens = request.tokens
-    _check_tokens(tokens, 0)
-    return admission(key_id, limits, tokens)
-
-
-def to_correction(request: pb.CorrectRequest, defaults: RateLimits) -> RateCharge:
-    key_id = checked_id(request.key_id, "key_id")
-    if abs(request.tokens) > LARGEST_TOKENS:
-        raise invalid(f"A correction is by at most {LARGEST_TOKENS} tokens.", "tokens")
-    return correction(key_id, _to_limits(request, defaults), -1 if request.refused else 0, request.tokens)
-
-
-def from_allowance(allowance: RateAllowance) -> pb.AdmitResponse:
-    response = pb.AdmitResponse(
-        limit_requests=allowance.limit_requests,
-        remaining_requests=allowance.remaining_requests,
-        reset_requests_ms=allowance.reset_requests_ms,
-    )
-    if allowance.limit_tokens:
-        response.limit_tokens = allowance.limit_tokens
-        response.remaining_tokens = allowance.remaining_tokens
-        response.reset_tokens_ms = allowance.reset_tokens_ms
-    return response
-
-
-def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: RateLimits) -> RateLimits:
-    """Returns the limits, the request's own before the defaults."""
-    if not request.HasField("requests_per_minute") and not request.HasField("tokens_per_minute"):
-        return defaults
-    requests, tokens = defaults.requests, defaults.tokens
-    if request.HasField("requests_per_minute"):
-        requests = request_rate(checked_limit(request.requests_per_minute, "requests_per_minute"))
-    if request.HasField("tokens_per_minute"):
-        tokens = token_rate(checked_limit(request.tokens_per_minute, "tokens_per_minute"))
-    return RateLimits(requests, tokens)
 
 
 # The size of HMAC-SHA256.
@@ -151,7 +65,8 @@ BASES: Final[dict[int, Basis]] = {pb.Basis.Value(f"BASIS_{word.upper()}"): word 
 ENDS: Final[dict[int, End]] = {pb.End.Value(f"END_{word.upper()}"): word for word in get_args(End)}
 
 
-def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserve:
+def to_reserve(request: pb.ReserveRequest, concurrent_requests: int | None) -> Reserve:
+    """Reads a Reserve; `concurrent_requests` is the limit of a key without its own."""
     operation = Reserve(
         request_id=request.request_id,
         account_id=request.account_id,
@@ -162,12 +77,12 @@ def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserv
         claim=_claim(request.claim) if request.HasField("claim") else None,
         concurrent_requests=checked_limit(request.concurrent_requests, "concurrent_requests")
         if request.HasField("concurrent_requests")
-        else default_limits.concurrent_requests,
+        else concurrent_requests,
         whole_output_tokens=request.whole_output_tokens,
     )
     account_id, key_id, class_id = operation.account_id, operation.key_id, operation.class_id
-    _check_ids(operation.request_id, account_id=account_id, key_id=key_id, class_id=class_id)
-    _check_tokens(operation.prompt_tokens, operation.output_tokens, operation.whole_output_tokens)
+    check_ids(operation.request_id, account_id=account_id, key_id=key_id, class_id=class_id)
+    check_tokens(operation.prompt_tokens, operation.output_tokens, operation.whole_output_tokens)
     return operation
 
 
@@ -184,7 +99,7 @@ def to_extend(request: pb.ExtendRequest) -> Extend:
     if request.total_nanos < 0:
         raise invalid("An amount must not be negative.", "total_nanos")
     request_id, account_id = request.request_id, request.account_id
-    _check_ids(request_id, account_id=account_id)
+    check_ids(request_id, account_id=account_id)
     return Extend(request_id, account_id, request.total_nanos, _usage(request.delivered))
 
 
@@ -209,7 +124,7 @@ def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
     checkpoints = []
     for delivery in request.deliveries:
         request_id, account_id = delivery.request_id, delivery.account_id
-        _check_ids(request_id, account_id=account_id)
+        check_ids(request_id, account_id=account_id)
         checkpoints.append(Checkpoint(request_id, account_id, _usage(delivery.delivered)))
     return checkpoints
 
@@ -219,7 +134,7 @@ def to_settle(request: pb.SettleRequest) -> Settle:
     if basis is None:
         raise invalid("A settlement must say where its counts come from.", "basis")
     request_id, account_id = request.request_id, request.account_id
-    _check_ids(request_id, account_id=account_id)
+    check_ids(request_id, account_id=account_id)
     # Cut instead of refused: a refused settlement would be retried forever.
     routes_version = request.routes_version[:LONGEST_ROUTES_VERSION] or None
     calls = encode_calls(map(_to_call, request.calls)) if request.calls else None
@@ -236,7 +151,7 @@ def to_settle(request: pb.SettleRequest) -> Settle:
     )
     if request.class_id not in CLASSES:
         return settle
-    return replace(settle, class_id=request.class_id, key_id=request.key_id if _ID.fullmatch(request.key_id) else "")
+    return replace(settle, class_id=request.class_id, key_id=request.key_id if ID.fullmatch(request.key_id) else "")
 
 
 def from_unmatched(settle: Settle, prices: Prices, now_us: int) -> pb.UnmatchedSettlement:
@@ -292,9 +207,9 @@ def from_settled(answer: Settled) -> pb.SettleResponse:
 
 def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
     request_id, account_id = request.request_id, request.account_id
-    _check_ids(request_id, account_id=account_id)
+    check_ids(request_id, account_id=account_id)
     due_tokens = request.accepted_prompt_tokens if charges_prompt else 0
-    _check_tokens(due_tokens, 0)
+    check_tokens(due_tokens, 0)
     return Void(
         request_id=request_id,
         account_id=account_id,
@@ -346,7 +261,7 @@ def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
 
 def _usage(given: usage_pb2.Usage) -> Usage:
     prompt_tokens, cached_tokens, completion_tokens = given.prompt_tokens, given.cached_tokens, given.completion_tokens
-    _check_tokens(prompt_tokens, cached_tokens, completion_tokens)
+    check_tokens(prompt_tokens, cached_tokens, completion_tokens)
     # Clamped to the prompt's tokens, whatever a provider says. A refused settlement would be retried forever.
     return Usage(prompt_tokens, min(cached_tokens, prompt_tokens), completion_tokens)
 
@@ -356,3 +271,15 @@ def _end(given: "pb.End.ValueType") -> End:
     if end is None:
         raise invalid("It must be said how the request ended.", "end")
     return end
+
+
+def from_hold(hold: Hold) -> pb.GetRequestResponse:
+    return to_message(pb.GetRequestResponse, hold, **told_of(hold))
+
+
+def told_of(hold: Hold) -> dict[str, Any]:
+    """Returns what messages about a request tell in other words than its hold."""
+    told: dict[str, Any] = {"end_time": to_timestamp(hold.resolved_at_us)}
+    if hold.state == "held":
+        return told | {"state": pb.REQUEST_STATE_RUNNING, "held_nanos": hold.amount_nanos, "basis": None}
+    return told | {"held_nanos": 0}

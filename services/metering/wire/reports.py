@@ -1,19 +1,15 @@
-"""Converts usage, single requests, credits and closed months between the .proto's messages and the domain."""
+"""Converts usage between the .proto's messages and the domain."""
 
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.metering.credit_history import BEGINNING, CreditPage, CreditPosition
-from services.metering.ledger.closings import Closing
-from services.metering.ledger.months import CalendarMonth, parse_month
-from services.metering.ledger.records import DAY_US, HOUR_US, Hold
+from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store.usage import UsageReportQuery
 from services.metering.usage_reports import UsageRow
-from services.metering.wire.messages import checked_page_size, from_token, to_microseconds, to_token
-from services.metering.wire.operations import checked_id, invalid
+from services.metering.wire.messages import checked_id, invalid, to_microseconds
 
 _BUCKETS: Final[dict[int, int]] = {
     pb.USAGE_BUCKET_HOUR: HOUR_US,
@@ -55,47 +51,6 @@ def _top_keys(request: pb.ListUsageRequest) -> int:
 
 def from_usage_row(row: UsageRow) -> pb.UsageRow:
     return to_message(pb.UsageRow, row, start_time=to_timestamp(row.start_us))
-
-
-def from_hold(hold: Hold) -> pb.GetRequestResponse:
-    return to_message(pb.GetRequestResponse, hold, **told_of(hold))
-
-
-def told_of(hold: Hold) -> dict[str, Any]:
-    """Returns what messages about a request tell in other words than its hold."""
-    told: dict[str, Any] = {"end_time": to_timestamp(hold.resolved_at_us)}
-    if hold.state == "held":
-        return told | {"state": pb.REQUEST_STATE_RUNNING, "held_nanos": hold.amount_nanos, "basis": None}
-    return told | {"held_nanos": 0}
-
-
-def to_credit_query(request: pb.ListCreditsRequest) -> tuple[str, CreditPosition, int]:
-    """Returns the account, the position after which the page begins, and its size."""
-    after = CreditPosition(*from_token(request.page_token, 2)) if request.page_token else BEGINNING
-    return checked_id(request.account_id, "account_id"), after, checked_page_size(request.page_size)
-
-
-def from_credit_page(page: CreditPage) -> pb.ListCreditsResponse:
-    return pb.ListCreditsResponse(
-        entries=[to_message(pb.CreditEntry, entry, time=to_timestamp(entry.at_us)) for entry in page.entries],
-        next_page_token="" if page.next_after is None else to_token(*page.next_after),
-    )
-
-
-def to_month(text: str) -> CalendarMonth:
-    try:
-        return parse_month(text)
-    except ValueError:
-        raise invalid("A month is written YYYY-MM.", "month") from None
-
-
-def from_closing(closing: Closing, pruned_before_us: int) -> pb.Closing:
-    return to_message(
-        pb.Closing,
-        closing,
-        month=str(closing.month),
-        is_pruned=closing.month_us < pruned_before_us,
-    )
 
 
 def _full_hour_us(given: Timestamp) -> int:

@@ -1,21 +1,41 @@
-"""Converts statements and receipts between the .proto's messages and the domain."""
+"""Converts statements, receipts and histories of credit between the .proto's messages and the domain."""
 
 from typing import Final
 
 from msgspec.structs import replace
 
-from legato_protos.metering.v1 import statements_pb2
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
 from legato_protos.type.v1 import usage_pb2
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.account_audits import AuditProgress
+from services.metering.credit_history import BEGINNING, CreditPage, CreditPosition
 from services.metering.statements import PagePosition, RequestsPage, StatementDays, StatementPage, StatementQuery
 from services.metering.store.prices import PriceList
 from services.metering.store.statements import Receipt, RequestFilter, StatementEntry
-from services.metering.wire.messages import checked_page_size, from_token, to_microseconds, to_token
-from services.metering.wire.operations import checked_id, from_price, invalid
-from services.metering.wire.reports import told_of
+from services.metering.wire.messages import (
+    checked_id,
+    checked_page_size,
+    from_token,
+    invalid,
+    to_microseconds,
+    to_token,
+)
+from services.metering.wire.operations import from_price, told_of
 
 CHOSEN_MOST: Final = 1_000
+
+
+def to_credit_query(request: metering_pb2.ListCreditsRequest) -> tuple[str, CreditPosition, int]:
+    """Returns the account, the position after which the page begins, and its size."""
+    after = CreditPosition(*from_token(request.page_token, 2)) if request.page_token else BEGINNING
+    return checked_id(request.account_id, "account_id"), after, checked_page_size(request.page_size)
+
+
+def from_credit_page(page: CreditPage) -> metering_pb2.ListCreditsResponse:
+    return metering_pb2.ListCreditsResponse(
+        entries=[to_message(metering_pb2.CreditEntry, entry, time=to_timestamp(entry.at_us)) for entry in page.entries],
+        next_page_token="" if page.next_after is None else to_token(*page.next_after),
+    )
 
 
 def to_entries_query(request: statements_pb2.ListLedgerEntriesRequest) -> StatementQuery:

@@ -16,8 +16,8 @@ from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US
 from services.metering.store.prices import adopt_prices
+from services.metering.store.report_tables import chat_times
 from services.metering.store.retention.partitions import list_partitions
-from services.metering.store.tables import chat_times
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import LIFE_S, PRICES, ask, grant
 

@@ -21,7 +21,8 @@ from services.metering.ledger.prices import Prices, Usage
 from services.metering.ledger.records import DAY_US, Grant, Operation, Reserve, ReturnPayment
 from services.metering.model_reports import AccountsReport, ReportQuery, read_report
 from services.metering.store.model_days import DayFilter, sum_up_portion
-from services.metering.store.tables import MODEL_DAY, holds, ledger
+from services.metering.store.report_tables import MODEL_DAY
+from services.metering.store.tables import holds, ledger
 from tests.services.metering.samples import (
     ACCOUNT,
     KEY,

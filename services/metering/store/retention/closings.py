@@ -9,8 +9,9 @@ from msgspec.structs import astuple
 from services.metering.ledger.closings import AccountClosing, Closing, RetentionState
 from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
+from services.metering.store.schema import total
 from services.metering.store.sets import insert_rows
-from services.metering.store.tables import account_closings, closings, ledger, retention, total
+from services.metering.store.tables import account_closings, closings, ledger, retention
 
 # Ids and times of entries have the same order but for this: transactions that overlap, and clocks that were set.
 DISORDER_US: Final = DAY_US

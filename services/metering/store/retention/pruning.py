@@ -10,17 +10,17 @@ from services.metering.ledger.months import CalendarMonth
 from services.metering.store.batches import ADD_TO_COUNTERS
 from services.metering.store.chat_times import delete_hours
 from services.metering.store.failures import sum_up_failures
+from services.metering.store.report_tables import failure_hours
+from services.metering.store.schema import total
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import (
     COUNTED,
     account_closings,
     account_hours,
-    failure_hours,
     holds,
     ledger,
     pruned_credits,
     retention,
-    total,
     usage_hours,
 )
 

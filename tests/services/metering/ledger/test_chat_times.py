@@ -1,7 +1,8 @@
 import random
 from collections import Counter
 
-from services.metering.ledger.chat_times import LONGEST_MS, Percentiles, bucket_of, percentiles_of
+from services.metering.ledger.chat_times import Percentiles, bucket_of, percentiles_of
+from services.metering.ledger.records import LONGEST_MS
 
 
 def test_percentiles_are_within_five_percent_of_those_of_the_times_themselves() -> None:

@@ -23,7 +23,8 @@ from services.metering.retention.archive import ArchiveWrong, read_archive
 from services.metering.settings import MeteringSettings
 from services.metering.statements import StatementQuery
 from services.metering.store.failures import Failures, add_failures
-from services.metering.store.tables import MODEL_DAY, account_hours, failure_hours, holds, ledger, usage_hours
+from services.metering.store.report_tables import MODEL_DAY, failure_hours
+from services.metering.store.tables import account_hours, holds, ledger, usage_hours
 from tests.services.metering.reading import find_request, list_closings, list_credits, list_entries, list_requests
 from tests.services.metering.retention.used_ledger import (
     OTHER,

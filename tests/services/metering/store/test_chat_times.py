@@ -12,7 +12,8 @@ from services.metering.ledger.months import month_start_us
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store.chat_times import ALL_KEYS, delete_hours, read_recent_times, read_times, spans_of
 from services.metering.store.model_days import read_reported_id
-from services.metering.store.tables import chat_times, ledger
+from services.metering.store.report_tables import chat_times
+from services.metering.store.tables import ledger
 from tests.services.metering.samples import ACCOUNT, KEY, ask_each, grant, request_id, reserve, settle, void
 from tests.services.metering.test_auditor import unguard
 from tests.services.metering.test_model_reports import sum_up

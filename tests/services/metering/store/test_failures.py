@@ -4,7 +4,7 @@ from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store.failures import Failures, add_failures, read_failures, sum_up_failures
-from services.metering.store.tables import failure_hours
+from services.metering.store.report_tables import failure_hours
 from tests.services.metering.samples import ACCOUNT, KEY
 
 OTHER = "acct_bbbbbbbbbbbbbbbb"
