@@ -3,12 +3,13 @@
 import asyncio
 from collections import OrderedDict
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.timing.deadlines import Clock, SystemClock
 from services.metering.audit.auditor import audit_in_thread, find_violations_of
 from services.metering.audit.store.account_totals import find_last_entry, read_totals
+from services.metering.store import Connection
 
 # While nothing is booked, what was found is told again for so long.
 TOLD_FOR_S: Final = 600.0
@@ -87,6 +88,6 @@ class AccountAudits:
             del self._running[account_id]
 
 
-def _look(connection: Any, account_id: str) -> tuple[list[str], int, int, int]:
+def _look(connection: Connection, account_id: str) -> tuple[list[str], int, int, int]:
     totals, last_id = read_totals(connection, account_id), find_last_entry(connection, account_id)
     return find_violations_of(connection, account_id), *totals, last_id

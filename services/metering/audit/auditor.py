@@ -22,6 +22,7 @@ from services.metering.audit.store.entry_sums import screen_entries
 from services.metering.audit.store.model_checks import days_against_ledger, models_against_holds, recent_scope
 from services.metering.audit.store.screening import CREDIT_ROWS, SUSPECT_ROWS, by_request, find_suspects, portions
 from services.metering.credit.store.balances import HoldCounts, count_holds
+from services.metering.store import Connection
 
 FoundT = TypeVar("FoundT")
 
@@ -98,7 +99,7 @@ async def audit(database: Database) -> list[str]:
     return await database.read(find_violations)
 
 
-def find_violations(connection: Any, *, only_recent_sums: bool = False) -> list[str]:
+def find_violations(connection: Connection, *, only_recent_sums: bool = False) -> list[str]:
     """Verifies the chain of closings, and audits everything since the last one; with `only_recent_sums`, of the sums by
     model only those of yesterday and today: no others change."""
     checks.expect_full_tables(connection)
@@ -113,7 +114,7 @@ def find_violations(connection: Any, *, only_recent_sums: bool = False) -> list[
     return list(islice(found, LINES_MOST))
 
 
-def _open_violations(connection: Any, scope: checks.AuditScope) -> Iterator[str]:
+def _open_violations(connection: Connection, scope: checks.AuditScope) -> Iterator[str]:
     entries = screen_entries(connection, scope)
     suspects = find_suspects(connection, scope, entries)
     for check, line, whole, of_suspects, of_credits in _FULL_AUDIT:
@@ -129,7 +130,7 @@ def _open_violations(connection: Any, scope: checks.AuditScope) -> Iterator[str]
                 yield from _violations(connection, [(of_suspects, line)], parameters)
 
 
-def find_violations_of(connection: Any, account_id: str) -> list[str]:
+def find_violations_of(connection: Connection, account_id: str) -> list[str]:
     """Audits one account, at a cost that grows with its own ledger only. A settled request without any entry is found
     by a full audit alone: nothing leads to it from its account."""
     rows, scope = rows_of_account(account_id), checks.read_scope(connection)
@@ -137,7 +138,9 @@ def find_violations_of(connection: Any, account_id: str) -> list[str]:
     return list(islice(_violations(connection, selected, scope.parameters), LINES_MOST))
 
 
-def _violations(connection: Any, selected: Iterable[tuple[Any, str]], parameters: dict[str, Any]) -> Iterator[str]:
+def _violations(
+    connection: Connection, selected: Iterable[tuple[Any, str]], parameters: dict[str, Any]
+) -> Iterator[str]:
     for check, line in selected:
         for row in checks.stream(connection, check, parameters):
             yield line.format(*row)
@@ -203,11 +206,11 @@ class Auditor:
             self._log.warning("audit.violation", violation=violation, violations=len(violations))
 
 
-def _look(connection: Any) -> tuple[list[str], HoldCounts]:
+def _look(connection: Connection) -> tuple[list[str], HoldCounts]:
     return find_violations(connection, only_recent_sums=True), count_holds(connection)
 
 
-async def audit_in_thread(database: Database, name: str, look: Callable[[Any], FoundT]) -> FoundT:
+async def audit_in_thread(database: Database, name: str, look: Callable[[Connection], FoundT]) -> FoundT:
     """Looks at one snapshot in a thread of its own: other readers keep theirs, and shutdown does not wait for it."""
     looking: Future[FoundT] = Future()
     looking.set_running_or_notify_cancel()

@@ -1,7 +1,7 @@
 """Verifies closed months: the chain of their closings, the accounts of the last one, and the entries of one."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -15,6 +15,7 @@ from services.metering.credit.ledger.closings import (
 )
 from services.metering.credit.store import closings as store
 from services.metering.credit.store.closings import LEDGER_COLUMNS
+from services.metering.store import Connection
 
 ROWS_AT_ONCE: Final = 1_000
 
@@ -25,7 +26,7 @@ class ClosedMonths(NamedTuple):
     pruned_before_us: int
 
 
-def find_chain_violations(connection: Any) -> Iterator[str]:
+def find_chain_violations(connection: Connection) -> Iterator[str]:
     """Yields what is wrong with the closings, whose number is that of the months, and with the accounts of the last."""
     closings = store.read_closings(connection)
     yield from chain_violations(closings)
@@ -33,7 +34,7 @@ def find_chain_violations(connection: Any) -> Iterator[str]:
         yield from _account_violations(connection, closings[-1])
 
 
-def find_month_violations(connection: Any, month: CalendarMonth) -> Iterator[str]:
+def find_month_violations(connection: Connection, month: CalendarMonth) -> Iterator[str]:
     """Yields where the entries and the accounts of a closed month differ from its closing."""
     closing = store.read_closing(connection, month)
     if closing is None:
@@ -67,7 +68,7 @@ def entry_violations(closing: Closing, entries: EntriesDigest) -> Iterator[str]:
         yield f"closing of {closing.month}: its entries have changed since it was made"
 
 
-def _account_violations(connection: Any, closing: Closing) -> Iterator[str]:
+def _account_violations(connection: Connection, closing: Closing) -> Iterator[str]:
     digest = AccountsDigest()
     for account in store.read_account_closings(connection, closing.month_us):
         digest.add(account)
@@ -76,7 +77,7 @@ def _account_violations(connection: Any, closing: Closing) -> Iterator[str]:
         yield f"closing of {closing.month}: its accounts have changed since it was made"
 
 
-def read_closed(connection: Any) -> ClosedMonths:
+def read_closed(connection: Connection) -> ClosedMonths:
     return ClosedMonths(store.read_closings(connection), store.read_retention(connection).ledger_pruned_before_us)
 
 

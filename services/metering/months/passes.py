@@ -36,6 +36,7 @@ from services.metering.months.archive import ArchiveWriter, ArchiveWrong, read_a
 from services.metering.months.store import partitions, pruning
 from services.metering.reports.sums import ReportSums
 from services.metering.settings import MeteringSettings
+from services.metering.store import Connection
 
 # Small enough for batches in between not to be delayed noticeably: a portion is read, or written, in milliseconds.
 READ_MOST: Final = 500
@@ -173,7 +174,7 @@ class Retention:
         accounts_digest = await self._write_accounts(month, previous, sums)
         failpoints.hit("metering.closing.drafted")
 
-        def write(connection: Any) -> Closing:
+        def write(connection: Connection) -> Closing:
             closing = close_month(month, entries_digest, accounts_digest, previous, read_now_us(connection))
             closing_store.write_closing(connection, closing)
             return closing
@@ -186,7 +187,7 @@ class Retention:
         """Reads the entries of a month, and gives their text to `take`."""
         digest = EntriesDigest(LEDGER_COLUMNS)
 
-        def read(connection: Any) -> int | None:
+        def read(connection: Connection) -> int | None:
             rows = closing_store.read_month_entries(connection, entries, self._read_most)
             if not rows:
                 return None
@@ -340,7 +341,7 @@ class Retention:
         """Writes only as long as no other process has taken over: this one may have stood still, or the clock may have
         been set."""
 
-        def write(connection: Any) -> ResultT:
+        def write(connection: Connection) -> ResultT:
             if not pruning.has_lease(connection, self._holder):
                 raise LeaseLost
             return change(connection, *arguments, **named)
@@ -361,6 +362,6 @@ class Retention:
         return bool(leased)
 
 
-def _read_closed(connection: Any) -> tuple[RetentionState, list[Closing], int]:
+def _read_closed(connection: Connection) -> tuple[RetentionState, list[Closing], int]:
     """Returns what was pruned, the closed months, and the time."""
     return closing_store.read_retention(connection), closing_store.read_closings(connection), read_now_us(connection)

@@ -17,6 +17,7 @@ from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.model_days import read_reported_id
 from services.metering.reports.store.usage import UsageReportQuery, read_usage
 from services.metering.reports.usage import ROWS_MOST
+from services.metering.store import Connection
 
 KEYS_MOST: Final = 20
 # Chats of the last minutes that are looked at one by one. Only behind a start after an upgrade are there more.
@@ -108,7 +109,7 @@ class _Groups:
         return self.total, self.by_part[part_us], self.by_class[class_id]
 
 
-def report_outcomes(connection: Any, query: OutcomesQuery, totals: KeyTotals) -> OutcomesReport:
+def report_outcomes(connection: Connection, query: OutcomesQuery, totals: KeyTotals) -> OutcomesReport:
     """Reads one snapshot."""
     for part in query.parts:
         require_hours(*part)
@@ -127,7 +128,7 @@ def report_outcomes(connection: Any, query: OutcomesQuery, totals: KeyTotals) ->
     )
 
 
-def _count_failures(connection: Any, query: OutcomesQuery, groups: _Groups) -> None:
+def _count_failures(connection: Connection, query: OutcomesQuery, groups: _Groups) -> None:
     found = read_failures(connection, query.account_id, query.parts, query.key_ids)
     for part_us, rows in zip(query.starts_us, found, strict=True):
         for key_id, class_id, reason, is_cut, chats in rows:
@@ -135,7 +136,7 @@ def _count_failures(connection: Any, query: OutcomesQuery, groups: _Groups) -> N
                 counts.failures[reason, bool(is_cut)] += chats
 
 
-def _count_charged(connection: Any, query: OutcomesQuery, groups: _Groups, totals: KeyTotals) -> list[str]:
+def _count_charged(connection: Connection, query: OutcomesQuery, groups: _Groups, totals: KeyTotals) -> list[str]:
     """Returns the keys to tell apart: those that failed most often, then those with the highest costs."""
     for part in query.parts:
         usage = UsageReportQuery(
@@ -157,7 +158,7 @@ def _count_charged(connection: Any, query: OutcomesQuery, groups: _Groups, total
     return ranked
 
 
-def _count_times(connection: Any, query: OutcomesQuery, groups: _Groups, key_ids: Sequence[str]) -> None:
+def _count_times(connection: Connection, query: OutcomesQuery, groups: _Groups, key_ids: Sequence[str]) -> None:
     account_id = query.account_id
     spans = [(part[0], span) for part in query.parts for span in spans_of(*part)]
     times = read_times(connection, account_id, [span for _, span in spans], query.key_ids)
@@ -175,7 +176,7 @@ def _count_times(connection: Any, query: OutcomesQuery, groups: _Groups, key_ids
                 _add(groups.by_key[key_id].times[measure], chats)
 
 
-def _count_recent_times(connection: Any, query: OutcomesQuery, groups: _Groups) -> None:
+def _count_recent_times(connection: Connection, query: OutcomesQuery, groups: _Groups) -> None:
     for chat in read_recent_times(connection, query.account_id, read_reported_id(connection), RECENT_MOST):
         if query.start_us <= chat.hour_us < query.end_us and (not query.key_ids or chat.key_id in query.key_ids):
             for counts in (*groups.of(query.part_of(chat.hour_us), chat.class_id), groups.by_key[chat.key_id]):

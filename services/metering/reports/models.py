@@ -13,6 +13,7 @@ from services.metering.credit.records import DAY_US
 from services.metering.credit.store.balances import OutstandingCredit, read_outstanding
 from services.metering.reports.store.model_days import DayFilter, DayRow, read_recent_sums, read_summed_us, read_sums
 from services.metering.reports.store.tables import MODEL_DAY
+from services.metering.store import Connection
 
 # Fits into one response, with room to spare.
 ROWS_MOST: Final = 100_000
@@ -50,7 +51,7 @@ class AccountsReport(NamedTuple):
     outstanding: OutstandingCredit
 
 
-def read_report(connection: Any, query: ReportQuery) -> AccountsReport:
+def read_report(connection: Connection, query: ReportQuery) -> AccountsReport:
     """Reads one snapshot."""
     chosen, groups = query.chosen, query.groups
     if chosen.start_us % DAY_US or chosen.end_us % DAY_US or chosen.end_us <= chosen.start_us:

@@ -11,6 +11,7 @@ from services.metering.credit.records import DAY_US
 from services.metering.reports.local_days import find_local_days, require_hours
 from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import UsageReportQuery, read_usage
+from services.metering.store import Connection
 
 # Fits into one response, with room to spare.
 ROWS_MOST: Final = 100_000
@@ -27,7 +28,7 @@ class UsageRow(msgspec.Struct, frozen=True):
     cost_nanos: int
 
 
-def report_usage(connection: Any, query: UsageReportQuery, totals: KeyTotals) -> tuple[list[UsageRow], int]:
+def report_usage(connection: Connection, query: UsageReportQuery, totals: KeyTotals) -> tuple[list[UsageRow], int]:
     """Returns the rows; and if only the keys with the highest costs are asked for, how many other keys the last row
     adds up, which has no key. 0: there is no such row."""
     require_hours(query.start_us, query.end_us)

@@ -4,7 +4,7 @@ A day's charges are one entry, after the grants and adjustments of the day. Each
 balances are computed from the beginning: later bookings do not make them wrong.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from services.metering.credit.records import DAY_US
 from services.metering.credit.store.closings import read_opening, read_retention
 from services.metering.reports.local_days import UTC_DAYS
 from services.metering.statements.store.ledger_days import BEFORE_ALL, read_bookings, read_day_sums, sum_bookings
+from services.metering.store import Connection
 
 # Above every time.
 _NO_END: Final = 2**63 - 1
@@ -46,7 +47,7 @@ class CreditPage(NamedTuple):
     next_after: CreditPosition | None
 
 
-def read_page(connection: Any, account_id: str, after: CreditPosition, size: int) -> CreditPage:
+def read_page(connection: Connection, account_id: str, after: CreditPosition, size: int) -> CreditPage:
     # It has what was credited, and charged, before entries were pruned.
     opening = read_opening(connection, account_id, read_retention(connection).ledger_pruned_before_us)
     period = account_id, opening.at_us, _NO_END

@@ -6,7 +6,7 @@ the id and the balance at which the next one begins. So a page costs the same wh
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from services.metering.statements.store import entries as store
 from services.metering.statements.store import ledger_days
 from services.metering.statements.store.entries import Receipt, RequestFilter, StatementEntry
 from services.metering.statements.store.ledger_days import DaySums
+from services.metering.store import Connection
 
 # More than an account runs at once.
 RUNNING_MOST: Final = 1_000
@@ -78,7 +79,7 @@ class RequestsPage(NamedTuple):
     next_position: PagePosition | None
 
 
-def read_entry_page(connection: Any, query: StatementQuery) -> StatementPage:
+def read_entry_page(connection: Connection, query: StatementQuery) -> StatementPage:
     position = query.position or _first_position(connection, query)
     found = store.read_entries(
         connection,
@@ -97,7 +98,7 @@ def read_entry_page(connection: Any, query: StatementQuery) -> StatementPage:
     return StatementPage(entries, _next_position(position, ids, query, balance_nanos))
 
 
-def read_days(connection: Any, account_id: str, start_us: int, end_us: int, time_zone: str) -> StatementDays:
+def read_days(connection: Connection, account_id: str, start_us: int, end_us: int, time_zone: str) -> StatementDays:
     """Lists the days of a period that have an entry, the oldest first, and its grants and adjustments."""
     require_hours(start_us, end_us)
     days = find_local_days(time_zone, start_us, end_us)
@@ -112,7 +113,7 @@ def read_days(connection: Any, account_id: str, start_us: int, end_us: int, time
     return StatementDays(opening_nanos, listed, booked)
 
 
-def read_request_page(connection: Any, query: StatementQuery) -> RequestsPage:
+def read_request_page(connection: Connection, query: StatementQuery) -> RequestsPage:
     """Lists requests, the newest first; those that run are on the first page. Of requests that are chosen, only some
     entries are searched for a page, and hours without such a request are skipped, so that a key that was last used long
     ago is found at once."""
@@ -140,7 +141,9 @@ def read_request_page(connection: Any, query: StatementQuery) -> RequestsPage:
     return RequestsPage(running, charged, next_position)
 
 
-def _skip_unused(connection: Any, query: StatementQuery, position: PagePosition, at_us: int) -> PagePosition | None:
+def _skip_unused(
+    connection: Connection, query: StatementQuery, position: PagePosition, at_us: int
+) -> PagePosition | None:
     """Returns the position of the last entry that can be a chosen request's; None if there is none left."""
     hour_us = store.find_last_use(connection, query.account_id, at_us, query.chosen)
     if hour_us is None:
@@ -150,7 +153,7 @@ def _skip_unused(connection: Any, query: StatementQuery, position: PagePosition,
     return PagePosition(last_id, position.limit_id, 0) if last_id > position.limit_id else None
 
 
-def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
+def _first_position(connection: Connection, query: StatementQuery) -> PagePosition:
     first_id, last_id = _period(connection, query)
     begins_at_us = query.end_us if query.newest_first else query.start_us
     began_id = last_id if query.newest_first else first_id
@@ -165,7 +168,7 @@ def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
     return PagePosition(began_id, first_id if query.newest_first else last_id, balance_nanos)
 
 
-def _period(connection: Any, query: StatementQuery) -> tuple[int, int]:
+def _period(connection: Connection, query: StatementQuery) -> tuple[int, int]:
     """Returns the id before the period's first entry, and the id of its last."""
     first_id, last_id = 0, _NO_END
     pruned_before_us = read_retention(connection).ledger_pruned_before_us

@@ -7,9 +7,10 @@ partitions do not conflict with.
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from services.metering.credit.calendar import CalendarMonth, month_of
+from services.metering.store import Connection
 
 # The table from before there were partitions, with everything up to the month of the migration.
 FIRST_PARTITION: Final = "ledger_first"
@@ -36,7 +37,7 @@ def partition_name(month: CalendarMonth) -> str:
     return f"ledger_{str(month).replace('-', '_')}"
 
 
-def create_partition(connection: Any, month: CalendarMonth, fill: Callable[[str], None] | None = None) -> None:
+def create_partition(connection: Connection, month: CalendarMonth, fill: Callable[[str], None] | None = None) -> None:
     """Creates and attaches the partition of a month, in the caller's transaction. `fill` may write to the table, whose
     name it gets, before it has indexes."""
     name = partition_name(month)
@@ -54,7 +55,7 @@ def create_partition(connection: Any, month: CalendarMonth, fill: Callable[[str]
     guard_partition(connection, name)
 
 
-def guard_partition(connection: Any, name: str) -> None:
+def guard_partition(connection: Connection, name: str) -> None:
     """Refuses changes of entries, also of a partition by its own name."""
     connection.exec_driver_sql(
         f"CREATE TRIGGER {name}_refuses_change BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}"
@@ -62,7 +63,7 @@ def guard_partition(connection: Any, name: str) -> None:
     )
 
 
-def list_partitions(connection: Any) -> list[Partition]:
+def list_partitions(connection: Connection) -> list[Partition]:
     """Returns the partitions, the oldest first."""
     rows = connection.exec_driver_sql(
         "SELECT child.relname, pg_get_expr(child.relpartbound, child.oid), inhdetachpending FROM pg_inherits"
@@ -77,7 +78,7 @@ def _ends_us(bound: str) -> int:
     return int(ends_us)
 
 
-def create_partitions_ahead(connection: Any, now_us: int, months_ahead: int) -> int:
+def create_partitions_ahead(connection: Connection, now_us: int, months_ahead: int) -> int:
     """Creates what is missing up to so many months ahead, also of the months since the last one: the service may have
     been stopped for long. Returns how many whole months there are after this one."""
     month = month_of(max(partition.ends_us for partition in list_partitions(connection)))
@@ -90,7 +91,7 @@ def create_partitions_ahead(connection: Any, now_us: int, months_ahead: int) -> 
     return months_ahead
 
 
-def drop_partitions(connection: Any, before_us: int) -> Iterator[str]:
+def drop_partitions(connection: Connection, before_us: int) -> Iterator[str]:
     """Detaches and drops the partitions whose entries were all recorded before a time; yields each name. The connection
     must commit each statement by itself."""
     for partition in list_partitions(connection):

@@ -10,13 +10,14 @@ import heapq
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError, Reason
 from services.metering.credit.records import DAY_US, HOUR_US
 from services.metering.credit.store.closings import read_retention
 from services.metering.reports.store.usage import KeySums, read_key_sums, read_late_key_sums
+from services.metering.store import Connection
 
 # Of all periods together; each takes about 400 bytes.
 KEPT_MOST: Final = 100_000
@@ -63,14 +64,14 @@ class KeyTotals:
         # By account: one thread at a time adds up its counters, and others do not do the same work.
         self._building = [threading.Lock() for _ in range(_LOCKS)]
 
-    def read_top(self, connection: Any, account_id: str, start_us: int, end_us: int, most: int) -> TopKeys:
+    def read_top(self, connection: Connection, account_id: str, start_us: int, end_us: int, most: int) -> TopKeys:
         """Returns the most expensive keys of a period, and the sum of all others."""
         sums = self.read(connection, account_id, start_us, end_us)
         top = heapq.nsmallest(most, sums.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
         others = _total(sums.values()).minus(_total([each for _, each in top]))
         return TopKeys(top, len(sums) - len(top), others)
 
-    def read(self, connection: Any, account_id: str, start_us: int, end_us: int) -> SumsByKey:
+    def read(self, connection: Connection, account_id: str, start_us: int, end_us: int) -> SumsByKey:
         """Returns the sums of all keys that were used in a period."""
         retention, now_us = read_retention(connection), read_now_us(connection)
         # The hours before it are summed up by month, or their late charges are pruned.
@@ -89,7 +90,7 @@ class KeyTotals:
                 sums = _plus(sums, read_key_sums(connection, account_id, from_us, to_us))
         return sums
 
-    def _extended(self, connection: Any, period: _Period, until_us: int, retained_us: int) -> _Kept:
+    def _extended(self, connection: Connection, period: _Period, until_us: int, retained_us: int) -> _Kept:
         kept = self._find(period)
         if kept is not None and kept.end_us >= until_us:
             return kept
@@ -108,7 +109,7 @@ class KeyTotals:
             building.release()
         return kept
 
-    def _shifted(self, connection: Any, period: _Period, retained_us: int) -> _Kept | None:
+    def _shifted(self, connection: Connection, period: _Period, retained_us: int) -> _Kept | None:
         """Returns the sums of a period that goes on, made from another that begins about the same time. Not from one
         that begins before `retained_us`: what it has of those hours can no longer be read."""
         if period.end_us:
@@ -150,7 +151,7 @@ def _total(sums: Collection[KeySums]) -> KeySums:
     return KeySums._make(map(sum, zip(*sums, strict=True))) if sums else KeySums()
 
 
-def _without_late(connection: Any, period: _Period, start_us: int, end_us: int) -> SumsByKey:
+def _without_late(connection: Connection, period: _Period, start_us: int, end_us: int) -> SumsByKey:
     counted = read_key_sums(connection, period.account_id, start_us, end_us)
     return _minus(counted, read_late_key_sums(connection, period.account_id, start_us, end_us))
 
