@@ -11,10 +11,10 @@ from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
 from services.router.chat.completion import Completions
 from services.router.grounding.assembly import MIGRATIONS
-from services.router.grounding.attachments import Attachments
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.library import Library
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.grounding import Grounding
-from services.router.grounding.library import Library
-from services.router.grounding.notes import Notes
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch

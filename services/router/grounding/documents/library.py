@@ -4,8 +4,8 @@ from typing import Final
 
 from services.chassis.database.database import Database
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding.attachments import Attachments
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.records import Holding, to_micros
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.store.closed_accounts import close_account

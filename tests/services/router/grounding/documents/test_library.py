@@ -3,8 +3,8 @@
 import asyncio
 
 from services.chassis.database.database import Database
-from services.router.grounding.library import BELIEVED_S, Library
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.library import BELIEVED_S, Library
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.records import Holding
 from services.router.grounding.sealing import Sealer
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE

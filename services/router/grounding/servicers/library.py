@@ -17,8 +17,8 @@ from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
 
 if TYPE_CHECKING:
-    from services.router.grounding.attachments import Attachments
-    from services.router.grounding.notes import Notes
+    from services.router.grounding.documents.attachments import Attachments
+    from services.router.grounding.documents.notes import Notes
 
 # Composes the prompt of a chat that is not sent.
 Preview = Callable[[ChatOpen], Awaitable[pb.PreviewGroundingResponse]]
