@@ -57,7 +57,7 @@ class Console:
     processes: tuple[ProcessAddress, ...] = ()
     # Where links for users lead, if not here.
     public_origin: str = ""
-    # The address of the operators, to whom owners write; empty: none is told.
+    # The operators' mail address, which pages show to owners; empty: they show none.
     contact_email: str = ""
 
     @property

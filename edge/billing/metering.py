@@ -72,7 +72,7 @@ class Metering:
         admission.confirm(await self._ask_limits(admission.asked))
 
     def admit_later(self, admission: Admission) -> None:
-        """Does the same in the background, for a client that has left."""
+        """Asks for the admission of a client that has left, in the background and without a hold."""
         self._send_later(self._admit_departed(admission))
 
     async def admit_longer(self, admission: Admission, tokens: int) -> None:
