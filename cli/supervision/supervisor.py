@@ -96,7 +96,7 @@ class Supervisor:
     # Prints a message for the user.
     say: Callable[[str], None]
     # Called with the state of every process, as JSON takes it, whenever one changes.
-    on_change: Callable[[list[dict[str, Any]]], None]
+    on_change: Callable[[list[dict[str, object]]], None]
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
