@@ -279,7 +279,7 @@ class Visit:
         refusal: Refusal | None = None,
         *,
         has_secret: bool = False,
-        **context: Any,
+        **context: object,
     ) -> Response:
         """Returns a page, which says what is wrong with the form that it answers."""
         notice = self._take_message() if self.known is not None or template == "sign_in.html" else None
