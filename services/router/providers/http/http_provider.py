@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 import msgspec
 
@@ -69,7 +69,7 @@ class HttpProvider(ABC):
         path, _, self._query = path.partition("?")
         self._base_path = path.rstrip("/")
         # Added to every request.
-        self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
+        self._extra: dict[str, object] = msgspec.json.decode(route.extra_json)
         self.needs_max_tokens = route.always_max_tokens
         self._timeouts = timeouts
         self._connections = AnswerConnections(self._origin, self._timeouts.connect_s, keep=socket is None)
