@@ -7,7 +7,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from legato_protos.metering.v1 import model_shares_pb2 as pb
 from legato_protos.metering.v1 import model_shares_pb2_grpc
-from services.chassis.database.database import Database, LockTimeout
+from services.chassis.database.database import Database
+from services.chassis.database.outages import LockTimeout
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.metering.ledger.model_shares import LEASE_US, ShareClaim, ShareHolder
