@@ -41,7 +41,7 @@ _IS_OF_PERIOD: Final = sa.and_(IS_UNRESOLVED_BEFORE, sa.func.coalesce(holds.c.co
 
 
 def _is_plain() -> sa.ColumnElement[bool]:
-    """Tells whether a hold and its charge, or a hold without one, are as they should be. Each part is what a check
+    """Returns whether a hold and its charge, or a hold without one, are as they should be. Each part is what a check
     demands of a request with one charge. Where anything is NULL, they are not."""
     hold, entry = holds.c, ledger.c
     is_charged_right = sa.and_(

@@ -98,7 +98,7 @@ class ProviderCall:
     ignored: list[str] = field(default_factory=list)
 
     def ignore(self, names: Iterable[str]) -> None:
-        """Notes parameters that are not sent as the client sent them, if the client sent them."""
+        """Records parameters that are not sent as the client sent them, if the client sent them."""
         self.ignored += [name for name in names if name in self.parameters.fields and name not in self.ignored]
 
     def leave_out_stops(self, is_refused: Callable[[str], bool]) -> None:

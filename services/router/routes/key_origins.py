@@ -30,7 +30,7 @@ class KeyOrigins:
         self._folders = {folder.resolve()}
 
     def note(self, text: str) -> None:
-        """Notes a file on disk; raises ValueError if it is no TOML."""
+        """Records a file on disk; raises ValueError if it is no TOML."""
         for provider in _providers_in(text).values():
             for source in self._sources_of(provider):
                 self._servers[source] = self._servers.get(source, frozenset()) | {_server_of(provider)}

@@ -96,7 +96,7 @@ class AnthropicProvider(HttpProvider):
 
 
 def takes_system_inside(model_name: str) -> bool:
-    """Tells if a model takes system messages within a conversation, by its name."""
+    """Returns whether a model takes system messages within a conversation, by its name."""
     name = _MODEL_NAME.match(model_name)
     if name is None:
         return False

@@ -96,7 +96,7 @@ class HttpProvider(ABC):
         """Returns where the call is posted."""
 
     def _refuses_stop(self, stop: str) -> bool:
-        """Tells if the provider would refuse a request for this stop: most do for an empty one."""
+        """Returns whether the provider would refuse a request for this stop: most do for an empty one."""
         return not stop
 
     @abstractmethod
@@ -214,7 +214,7 @@ def _failure_of(error: Interrupted) -> ProviderError:
 
 
 def _is_stream(connection: AnswerConnection, *, streams: bool) -> bool:
-    """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
+    """Returns whether the response is a stream, by its content type: some servers ignore the `stream` parameter."""
     media_type = _media_type(connection.response.header(b"content-type"))
     return media_type != "application/json" if streams else media_type == "text/event-stream"
 
