@@ -67,7 +67,7 @@ def checked_request_id(given: str) -> str:
 
 
 def _check_ids(request_id: str, **ids: str) -> None:
-    """Validates the id of a request and others, by their names, in one call instead of one for each."""
+    """Does the same for a request's id and others, by their names: one call instead of one for each."""
     if not _REQUEST_ID.fullmatch(request_id):
         checked_request_id(request_id)
     for param, given in ids.items():
