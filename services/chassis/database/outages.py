@@ -1,4 +1,4 @@
-"""What becomes of a database's failures: which of them are outages, and what callers and the operator are told.
+"""Translates failures of a database: which of them are outages, and what callers and the operator are told.
 
 Callers may retry an outage, and learn no more; the operator gets the driver's reason.
 """
