@@ -103,8 +103,9 @@ def find_suspects(connection: sa.Connection, scope: AuditScope, entries: EntrySc
 
 
 @contextmanager
-def by_request(connection: sa.Connection) -> Iterator[None]:
-    """Has PostgreSQL find each of some requests by an index, whatever it takes the size of the tables for."""
+def forced_index_lookups(connection: sa.Connection) -> Iterator[None]:
+    """Has PostgreSQL plan with indexes meanwhile, so that each of some requests is found by one, whatever it takes the
+    size of the tables for."""
     if connection.dialect.name != "postgresql":
         yield
         return
