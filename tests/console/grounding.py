@@ -70,7 +70,7 @@ class Grounding:
             opened = open_grounding(settings, StandingClock(), log, self._stack)
             self._opened[self.largest_document_bytes] = opened
         assert opened.library is not None
-        opened.library.look_again(ACCOUNT_ID)
+        opened.library.invalidate(ACCOUNT_ID)
         return opened
 
     async def close(self) -> None:

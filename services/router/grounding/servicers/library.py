@@ -121,7 +121,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
 
     def _changed(self, event: str, account_id: str) -> None:
         if self._library is not None:
-            self._library.look_again(account_id)
+            self._library.invalidate(account_id)
         self._log.info(event, account_id=account_id)
 
 

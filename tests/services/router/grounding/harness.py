@@ -52,12 +52,12 @@ class RouterGroundingHarness:
 
     async def note(self, text: str, account_id: str = ACCOUNT) -> None:
         await self.notes.add(account_id, text)
-        self.library.look_again(account_id)
+        self.library.invalidate(account_id)
 
     async def attach(self, name: str, pages: list[str], account_id: str = ACCOUNT) -> Attachment:
         document = Document(DocumentKind.PDF, 1, pages)
         attachment = await self.attachments.add(account_id, name, document, lambda done, total: None)
-        self.library.look_again(account_id)
+        self.library.invalidate(account_id)
         return attachment
 
     async def ask(self, *messages: dict[str, Any] | str, **fields: Any) -> Answer:
