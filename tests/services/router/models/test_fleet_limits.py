@@ -19,7 +19,7 @@ from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.servicers.model_shares import ModelShareServicer
+from services.metering.limits.servicers.model_shares import ModelShareServicer
 from services.router.models.fleet_limits import CALLS_APART_S, FIRST_LEASE_S, FleetLimits
 from services.router.models.share import RouterShare
 from tests.services.router.harness import running_router, target

@@ -11,7 +11,7 @@ import pytest
 from legato_protos.metering.v1 import model_shares_pb2 as pb
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate, Permit
-from services.metering.ledger import model_shares as metering
+from services.metering.limits import model_shares as metering
 from services.router.models.share import RouterShare
 from tests.support.fakes import FakeClock
 
