@@ -71,6 +71,12 @@ def test_content_is_sealed_in_one_place() -> None:
     assert modules_with("AESGCM") == ["services/chassis/sealing.py"]
 
 
+def test_pieces_of_answers_are_counted_in_one_place() -> None:
+    # The journal itself writes the first record of a slot.
+    assert modules_with("slot.count(") == ["edge/billing/journal.py", "edge/chat/delivery.py"]
+    assert modules_with("slot.mark(") == ["edge/chat/delivery.py"]
+
+
 def test_messages_are_not_repeated_under_the_name_of_a_service() -> None:
     contracts = "".join(path.read_text() for path in sorted((ROOT / "protos").rglob("*.proto")))
     services = re.findall(r"^service (\w+)", contracts, re.MULTILINE)
