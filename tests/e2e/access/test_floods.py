@@ -34,7 +34,7 @@ FEW_PROMPTS_BYTES = 42 * 1024 * 1024
 def flooded(shared_upstream: Upstream) -> Iterator[Service]:
     """A service of its own, whose memory no other test uses."""
     environ = {"LEGATO_TRUSTED_PROXIES": "127.0.0.1", "LEGATO_WRONG_KEYS_PER_MINUTE": str(WRONG_KEYS)}
-    with Service(shared_upstream, environ) as service:
+    with Service(shared_upstream, environ, is_forked=False) as service:
         yield service
 
 
