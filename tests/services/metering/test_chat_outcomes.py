@@ -26,6 +26,8 @@ from services.metering.store.key_totals import KeyTotals
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 from tests.services.metering.test_model_reports import sum_up
 
+pytestmark = pytest.mark.sqlite_suffices
+
 KEYS = ("key_a", "key_b", "key_c")
 NOTHING = percentiles_of({})
 

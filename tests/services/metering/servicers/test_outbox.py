@@ -31,6 +31,8 @@ from services.metering.store.accounts import set_threshold
 from services.metering.store.outbox import list_pending_changes
 from tests.services.metering.samples import ACCOUNT, KEY, ask, grant
 
+pytestmark = pytest.mark.sqlite_suffices
+
 ADA = ChangedBy("usr_ada", "ses_one")
 
 

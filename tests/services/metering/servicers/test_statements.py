@@ -28,6 +28,8 @@ from services.metering.servicers.statements import StatementServicer
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, request_id, reserve, settle, void
 from tests.services.metering.test_auditor import unguard
 
+pytestmark = pytest.mark.sqlite_suffices
+
 OTHER = "acct_bbbbbbbbbbbbbbbb"
 SIGNER = AccessTokenSigner("1f" * 32)
 METHODS: dict[str, Any] = {
