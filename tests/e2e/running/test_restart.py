@@ -36,7 +36,7 @@ CHAT_NANOS = 11 * 100 + 7 * 210
 @pytest.fixture(scope="module")
 def restarted(shared_upstream: Upstream) -> Iterator[Service]:
     """A service that these tests stop, start and kill."""
-    with Service(shared_upstream, SHORT_DRAIN, is_forked=False) as service:
+    with Service(shared_upstream, SHORT_DRAIN) as service:
         yield service
 
 
