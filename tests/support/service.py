@@ -146,6 +146,10 @@ class Service:
         # Settings of the person who runs the tests are not for this service.
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
         self._environ = own | settings
+        read_at_start = [name for name in environ or {} if name.startswith(("PYTHON", "LD_", "GRPC_", "MALLOC_"))]
+        assert not (is_forked and read_at_start), (
+            f"{read_at_start} are read when a process starts, which a fork does not"
+        )
         self._is_forked = is_forked
         self._workers, self._routers = workers, routers
         self._output = self._folder / "output"
