@@ -35,7 +35,7 @@ from legato_protos.auth.v1.auth_pb2 import CreateKeyResponse
 from legato_protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
 from legato_protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
-from services.metering.ledger.records import Entry, Hold
+from services.metering.credit.records import Entry, Hold
 from tests.support.books import read_entries, read_holds
 from tests.support.forked.forked_process import ForkedProcess
 from tests.support.servers.child import start_child
@@ -147,9 +147,7 @@ class Service:
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
         self._environ = own | settings
         read_at_start = [name for name in environ or {} if name.startswith(("PYTHON", "LD_", "GRPC_", "MALLOC_"))]
-        assert not (is_forked and read_at_start), (
-            f"{read_at_start} are read when a process starts, which a fork does not"
-        )
+        assert not (is_forked and read_at_start), f"{read_at_start} are read at the start of a process: no fork"
         self._is_forked = is_forked
         self._workers, self._routers = workers, routers
         self._output = self._folder / "output"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from services.metering.ledger.prices import Usage, read_prices
-from services.metering.ledger.records import Entry, Hold
+from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from services.router.prompts.tokens import count
 from tests.campaigns.continuations.campaign import CREDIT_NANOS, Chat, judge, run_campaign
