@@ -24,7 +24,6 @@ import sqlalchemy.dialects.sqlite.pysqlite
 import uvicorn.lifespan.off
 
 import cli.commands.service.up
-import services.router.routing.routes
 from tests.support.forked.children import become, end_with_parent
 from tests.support.forked.order import LARGEST_ORDER_BYTES, LEGATO, Order
 from tests.support.forked.supervised import run_module, supervise
@@ -33,7 +32,7 @@ MODULES: Final = ("edge", "services.auth", "services.metering", "services.router
 # Who needs them imports them late, which would happen again after every fork.
 NEEDED_LATE: Final = (
     cli.commands.service.up, psycopg, sqlalchemy.dialects.postgresql.psycopg, sqlalchemy.dialects.sqlite.pysqlite,
-    services.router.routing.routes, uvicorn.lifespan.off,
+    uvicorn.lifespan.off,
 )  # fmt: skip
 
 
