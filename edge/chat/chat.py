@@ -150,7 +150,7 @@ class Chat:
         reserved_at_s = step_timer.end_step(self._edge.metrics.reserve)
         if not has_waited():
             # A failover is no queue.
-            self._edge.saturation.note_reserve(reserved_at_s - self._began_at_s)
+            self._edge.saturation.record_reserve(reserved_at_s - self._began_at_s)
         hold.slot.arrived_at_s = step_timer.began_s
         self._enter(ChatStage.ROUTING)
         self._reply.keep_alive()
