@@ -17,6 +17,8 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.limits.servicers.model_shares import ModelShareServicer
 
+pytestmark = pytest.mark.sqlite_suffices
+
 if TYPE_CHECKING:
     from legato_protos.metering.v1.model_shares_pb2_grpc import ModelShareServiceAsyncStub
 
