@@ -66,6 +66,7 @@ CASES = {
     "MeteringUnreachable": gauge('legato_replicas_usable{peer="metering",instance="1"}', "0", "2"),
     "AuthUnreachable": gauge('legato_replicas_usable{peer="auth",instance="1"}', "0", "2"),
     "RouterUnreachable": gauge('legato_replicas_usable{peer="router",instance="1"}', "0", "2"),
+    "ReplicaSilent": counter('legato_replica_silences_total{peer="router",instance="1"}'),
     "RequestsWaiting": gauge('legato_requests_waiting{instance="1"}', "3", "0"),
     "PaymentEventsFail": counter('legato_payment_events_total{outcome="failed",instance="1"}'),
     "KeysUnreadable": gauge('legato_keys_readable{instance="1"}', "0", "1"),

@@ -62,7 +62,6 @@ async def test_other_refusals_are_pages_of_their_own() -> None:
         ),
         ("/settings/members/invite", {"email": "ada(at)example.ca", "role": "viewer"}, "ada(at)example.ca"),
         (f"/operator/accounts/{ACCOUNT_ID}/limits", {"requests_per_minute": "many", "tokens_per_minute": "7"}, "many"),
-        ("/operator/routes/canary", {"class": "forte", "model": "cedar-2-max", "percent": "500"}, "cedar-2-max"),
     ],
 )
 def test_a_form_that_is_refused_is_shown_again_as_it_was_filled_in(

@@ -37,11 +37,16 @@ def open_running(service: Service, upstream: Upstream, api_key: str) -> OpenChat
     return chat
 
 
+def open_of_many_keys(service: Service, upstream: Upstream, count: int) -> list[OpenChat]:
+    """So many running chats, each of a key of its own: one key alone leaves places to keys that were refused lately."""
+    return [open_running(service, upstream, service.new_key(service.new_account())) for _ in range(count)]
+
+
 def test_greedy_key_cannot_starve_another(small_service: Service, upstream: Upstream) -> None:
     greedy_key, small_key = (small_service.new_key(small_service.new_account()) for _ in range(2))
     running = [open_running(small_service, upstream, small_key)]
-    # Its half of the places; a little room is always left for keys that have less than their share.
-    running += [open_running(small_service, upstream, greedy_key) for _ in range(PLACES // 2)]
+    # Its half of the places and one; a little room is always left for keys that have less than their share.
+    running += [open_running(small_service, upstream, greedy_key) for _ in range(PLACES // 2 + 1)]
     asked_before = len(upstream.requests)
     with ThreadPoolExecutor(10) as pool:
         refusals = list(pool.map(lambda _: post_chat(small_service, greedy_key, CHAT), range(20)))
@@ -59,8 +64,8 @@ def test_greedy_key_cannot_starve_another(small_service: Service, upstream: Upst
 
 def test_refused_chat_is_free_and_leaves_nothing_held(small_service: Service, upstream: Upstream) -> None:
     account = small_service.new_account()
-    api_key, other_key = small_service.new_key(account), small_service.new_key(small_service.new_account())
-    running = [open_running(small_service, upstream, other_key) for _ in range(PLACES)]
+    api_key = small_service.new_key(account)
+    running = open_of_many_keys(small_service, upstream, PLACES)
     check_refusal(post_chat(small_service, api_key, CHAT))
     assert small_service.settled_balance_nanos(account) == CREDIT_NANOS
     assert small_service.entries(account) == []
@@ -73,7 +78,7 @@ def test_refused_chat_is_free_and_leaves_nothing_held(small_service: Service, up
 
 def test_running_chat_is_untouched_while_others_are_refused(small_service: Service, upstream: Upstream) -> None:
     api_key = small_service.new_key(small_service.new_account())
-    running = [open_running(small_service, upstream, api_key) for _ in range(PLACES - 1)]
+    running = open_of_many_keys(small_service, upstream, PLACES - 1)
     upstream.replies.append(Reply(contents=["It", " rains"], event_delay_s=1))
     watched = OpenChat(small_service, api_key, CHAT)
     watched.read_until(b'"It"')
