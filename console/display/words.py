@@ -166,9 +166,12 @@ def short_month(when: date) -> str:
     return f"{_(SHORT_MONTHS[when.month - 1])} {when.year}"
 
 
-def clock(when: datetime) -> str:
-    """Formats a time of day: 14:05, or 14 h 05."""
-    return f"{when.hour}{NO_BREAK}h{NO_BREAK}{when:%M}" if is_french() else f"{when:%H:%M}"
+def clock(when: datetime, *, seconds: bool = False) -> str:
+    """Formats a time of day: 14:05, or 14 h 05; with seconds 14:05:09, or 14 h 05 min 09 s."""
+    if not is_french():
+        return f"{when:%H:%M:%S}" if seconds else f"{when:%H:%M}"
+    rest = f"{NO_BREAK}min{NO_BREAK}{when:%S}{NO_BREAK}s" if seconds else ""
+    return f"{when.hour}{NO_BREAK}h{NO_BREAK}{when:%M}{rest}"
 
 
 def action_words(action: str) -> str:

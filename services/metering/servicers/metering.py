@@ -21,19 +21,19 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, AnswerT, Reserve, Reserved
-from services.metering.ledger.spend import WHOLE_ACCOUNT
 from services.metering.limits import Limiter, RateAllowance, RateLimits
 from services.metering.servicers.spend_limits import from_spend
 from services.metering.store.failures import add_failures
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances, read_request
-from services.metering.store.spends import list_spends
+from services.metering.store.spends import list_reached, list_spends
 from services.metering.store.usage import read_recent_cost
 from services.metering.unpaid_prompts import UnpaidPrompts
 from services.metering.usage_reports import report_usage
 from services.metering.wire import operations, reports
 from services.metering.wire.chat_outcomes import to_failures
 from services.metering.wire.operations import checked_id, checked_request_id
+from services.rules.cost import least_hold_nanos
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 
@@ -197,10 +197,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             balance=operations.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos_per_million,
         )
-        if account.has_spend_limits and (request.key_id or request.tells_outlook):
-            key_ids = [checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT]
-            spends = await self._database.read(list_spends, account_id, key_ids)
-            response.spends.extend(map(from_spend, spends))
+        if account.has_spend_limits and request.key_id:
+            key_ids = [checked_id(request.key_id, "key_id")]
+            response.spends.extend(map(from_spend, await self._database.read(list_spends, account_id, key_ids)))
+        elif account.has_spend_limits and request.tells_outlook:
+            least_nanos = least_hold_nanos(response.least_input_nanos_per_million)
+            response.spends.extend(map(from_spend, await self._database.read(list_reached, account_id, least_nanos)))
         if request.tells_outlook:
             own_nanos, rules = account.low_balance_nanos, self._writer.notice_rules
             response.outlook.low_balance_nanos = rules.low_balance_nanos if own_nanos is None else own_nanos

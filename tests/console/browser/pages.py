@@ -68,6 +68,7 @@ from tests.console.browser.prepared_services import (
     open_the_playground,
     owe,
     pay,
+    reach_limits,
     rotate,
     run_low_on_credit,
     run_out_of_credit,
@@ -78,6 +79,7 @@ from tests.console.browser.prepared_services import (
     wait_for_the_money,
     without_metering,
 )
+from tests.console.browser.reading import english_dates, hidden_cells
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
 from tests.console.payments import CHECKOUT_ID
@@ -100,6 +102,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "keys": ("/keys", Backends.fill),
     "keys-none": ("/keys", nothing),
     "keys-without-metering": ("/keys", without_metering),
+    "keys-refused": ("/keys", reach_limits),
     "keys-viewer": ("/keys", become_viewer),
     "keys-viewer-out-of-credit": ("/keys", become_viewer_without_credit),
     "keys-many": ("/keys", add_many_keys),
@@ -112,7 +115,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "key-without-metering": (KEY, without_metering),
     "key-playground": ("/keys/key_0000000000000006", open_the_playground),
     "key-new": ("/keys/new", Backends.fill),
-    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Backends.fill),
+    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", reach_limits),
     "identify": ("/keys/identify", Backends.fill),
     "playground": ("/playground", Backends.fill),
     "playground-bundled": ("/playground", answer_with_the_bundled_model),
@@ -149,7 +152,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "payment-processing": (f"/credit/payment?checkout={CHECKOUT_ID}", wait_for_the_money),
     "payment-open": (f"/credit/payment?checkout={CHECKOUT_ID}", leave_the_checkout),
     "entries": ("/credit/entries", Backends.fill),
-    "spend-limits": ("/credit/limits", Backends.fill),
+    "spend-limits": ("/credit/limits", reach_limits),
     "spend-limits-without-metering": ("/credit/limits", without_metering),
     "memory": ("/memory", fill_grounding),
     "memory-none": ("/memory", nothing),
@@ -306,12 +309,15 @@ def open_state(page: Page, console: ConsoleHarness, name: str, language: str = E
 
 
 def assert_accessible_in_both_languages(page: Page, console: ConsoleHarness, name: str) -> None:
-    """Has axe judge a state, which is open in English, in each language in one look."""
+    """Has axe judge a state, which is open in English, in each language in one look, and reads it in French on a
+    phone."""
     assert_accessible(page, (DAYLIGHT,))
     take_look(page, NIGHT)
     _show_in_french(page, console, name)
     assert page.evaluate("document.documentElement.lang") == "fr-CA"
     assert_accessible(page, (NIGHT,))
+    assert hidden_cells(page) == []
+    assert english_dates(page) == []
 
 
 def _show_in_french(page: Page, console: ConsoleHarness, name: str) -> None:
