@@ -36,18 +36,6 @@ SIGN_IN_METHODS: Final = {
     users_pb2.SIGN_IN_METHOD_PASSWORD: N_("Password"),
     users_pb2.SIGN_IN_METHOD_OIDC: N_("Single sign-on"),
 }
-# Address, icon, name and shortcut of the pages for operators; capital letters, beside the small ones of account pages.
-OPERATOR_PAGES: Final = (
-    ("/operator", "status", N_("Live status"), "S"),
-    ("/operator/accounts", "accounts", N_("Accounts"), "A"),
-    ("/operator/users", "users", N_("Users"), "U"),
-    ("/operator/keys", "identify", N_("Whose key?"), "K"),
-    ("/operator/routes", "routes", N_("Routes"), "R"),
-    ("/operator/reports", "usage", N_("Reports"), "P"),
-    ("/operator/ledger", "ledger", N_("Ledger audit"), "L"),
-    ("/operator/dead-letters", "letters", N_("Dead letters"), "D"),
-    ("/operator/audit-log", "log", N_("Audit log"), "E"),
-)
 MONTHS: Final = (
     N_("January"), N_("February"), N_("March"), N_("April"), N_("May"), N_("June"), N_("July"), N_("August"),
     N_("September"), N_("October"), N_("November"), N_("December"),

@@ -87,7 +87,6 @@ def new_environment(assets: Assets) -> Environment:
         product_places=words.product_places,
         event_words=event_words.event_words,
         event_kinds=event_words.KINDS,
-        operator_pages=words.OPERATOR_PAGES,
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),
     )

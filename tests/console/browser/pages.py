@@ -1,6 +1,7 @@
 """Lists the pages of the console, each in every state that looks different.
 
-Tests of accessibility, aria snapshots and screenshots go through this list: a page is added here once.
+Tests of accessibility, aria snapshots and screenshots go through this list. A page that has no state here is in it all
+the same, filled: a line is for what looks different, and for an address with an id in it.
 """
 
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from playwright.sync_api import Page
 
 from console.display.language import COOKIE, ENGLISH
+from console.routes import PAGES, PageRoute
 from tests.console.auth_rows import CODE, OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
 from tests.console.backends import Backends
 from tests.console.browser.actions import (
@@ -169,7 +171,6 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "preview": ("/preview", fill_grounding),
     "security": ("/security", Backends.fill),
     "security-empty": ("/security", nothing),
-    "security-audit-log": ("/security/audit-log", Backends.fill),
     "passkey-new": ("/security/passkeys/new", Backends.fill),
     "confirm": ("/security/passkeys/new", grow_stale),
     "confirm-first-passkey": ("/security/passkeys/new", grow_stale_with_a_link_alone),
@@ -192,8 +193,6 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "audit-log-filtered": ("/settings/audit-log?action=webhook&refused=on", Backends.fill),
     "my-data": ("/my-data", Backends.fill),
     "my-data-viewer": ("/my-data", become_viewer),
-    "my-data-export": ("/my-data/export", Backends.fill),
-    "my-data-delete": ("/my-data/delete", Backends.fill),
     "my-data-close": ("/my-data/close", fill_grounding),
     "my-data-close-unfinished": ("/my-data/close", begin_to_close),
     "not-found": ("/nowhere", Backends.fill),
@@ -273,6 +272,26 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "audit-log": ("/operator/audit-log", fill_operator),
 }
 
+
+def is_shown(page: PageRoute) -> bool:
+    """Returns whether a page is opened by its address alone, and is no file. Those that show a result once are reached
+    by a form: ANSWERS has them."""
+    is_file = page.is_json or page.path.endswith((".csv", ".zip"))
+    return page.method == "GET" and not is_file and not page.shows_once
+
+
+def _add_plain_pages() -> None:
+    listed = {path.partition("?")[0] for table in (STATES, OPERATOR_STATES) for path, _prepare in table.values()}
+    for page in PAGES:
+        if is_shown(page) and page.path not in listed and "{" not in page.path and page.needs_sign_in:
+            name = page.path.strip("/").replace("/", "-")
+            if page.needs_operator:
+                OPERATOR_STATES[name.removeprefix("operator-")] = (page.path, fill_operator)
+            else:
+                STATES[name] = (page.path, Backends.fill)
+
+
+_add_plain_pages()
 
 STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 

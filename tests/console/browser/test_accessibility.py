@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 from console.routes import PAGES
 from tests.console.browser.aria import SNAPSHOTS, aria_of
 from tests.console.browser.axe import DAYLIGHT, take_look
-from tests.console.browser.pages import NAMES, PATHS, assert_accessible_in_both_languages, open_state
+from tests.console.browser.pages import NAMES, PATHS, assert_accessible_in_both_languages, is_shown, open_state
 from tests.console.harness import ConsoleHarness
 
 
@@ -27,9 +27,7 @@ def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str)
 
 
 def test_every_page_is_in_the_list() -> None:
-    # Those that show a result once are reached by a form: ANSWERS has them.
-    pages = {page.path for page in PAGES if page.method == "GET" and not page.is_json and not page.shows_once}
-    pages = {path for path in pages if not path.endswith((".csv", ".zip"))}
+    pages = {page.path for page in PAGES if is_shown(page)}
     patterns = {path: path.partition("{")[0] for path in pages}
     missing = [path for path, start in patterns.items() if not any(_leads_to(each, path, start) for each in PATHS)]
     assert missing == []
