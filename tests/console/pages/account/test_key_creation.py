@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from services.auth.records.accounts import ClassAllowance, KeyLimits
-from services.auth.records.keys import Scope
-from services.auth.records.times import DAY_US
+from services.auth.core.records.accounts import ClassAllowance, KeyLimits
+from services.auth.core.times import DAY_US
+from services.auth.keys.records import Scope
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.spend import WHOLE_ACCOUNT, SpendLimits
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SpendLimits
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.backends import not_answering
 from tests.console.clock import NOW_US
