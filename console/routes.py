@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from console.display.language import N_
 from console.pages.account import (
@@ -282,7 +282,7 @@ PAGES: Final[Sequence[PageRoute]] = (
 )
 
 
-def find_page(method: str, path: str) -> tuple[PageRoute, dict[str, Any]]:
+def find_page(method: str, path: str) -> tuple[PageRoute, dict[str, object]]:
     for page in PAGES:
         pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", page.path)
         match = re.fullmatch(pattern, path)
