@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from console.account.account_notices import PageNotices
 from console.display.language import _
+from console.menu import menu_of
 from console.routes import PAGES, PageRoute, find_page
 from console.web import step_up
 from console.web.capacity import Capacity
@@ -103,13 +104,13 @@ class ConsoleApp:
         with PageNotices(visit) as notices:
             try:
                 response = self._refuse_strangers(visit, page) or await self._handle(visit, page, notices)
-                return await _completed(response, notices)
+                return await _completed(response, visit, notices)
             except LegatoError as error:
                 refused = await self._refused(visit, error, page)
             except Exception as error:
                 self._console.log.failure("page.failed", error, request_id=visit.request.state.request_id)
                 refused = await self._refused(visit, internal_error(), page)
-            return await _completed(refused, notices)
+            return await _completed(refused, visit, notices)
 
     async def _handle(self, visit: Visit, page: PageRoute, notices: PageNotices) -> Response:
         if page.is_webhook:
@@ -203,10 +204,10 @@ class ConsoleApp:
             response.headers[name] = value
 
 
-async def _completed(response: Response, notices: PageNotices) -> Response:
+async def _completed(response: Response, visit: Visit, notices: PageNotices) -> Response:
     """Renders a page, now that its own part is known."""
     if isinstance(response, PageResponse):
-        response.complete(account_notice=await notices.find())
+        response.complete(menu=menu_of(visit), account_notice=await notices.find())
     return response
 
 

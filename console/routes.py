@@ -1,10 +1,11 @@
-"""All pages of the console: one route table, with what each page needs."""
+"""All pages of the console: one table of routes, with what each page needs, and its entry in the menu."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from console.display.language import N_
 from console.pages.account import (
     account_data,
     audit_log,
@@ -43,6 +44,20 @@ from console.web.refusals import Handler
 from console.web.shown_once import ShownOnce
 
 
+class MenuEntry(NamedTuple):
+    """The entry of a page in the menu, which has the order of the table."""
+
+    # Also the title of the page.
+    title: str
+    # By its name in templates/macros.html.
+    icon: str
+    # After a "g"; capital letters for operators' pages.
+    shortcut: str
+
+
+NOT_IN_MENU: Final = MenuEntry("", "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class PageRoute:
     method: str
@@ -60,6 +75,11 @@ class PageRoute:
     has_upload: bool = False
     # Called by another service, which signs what it sends: no browser, no form and no session.
     is_webhook: bool = False
+    menu: MenuEntry = NOT_IN_MENU
+
+    @property
+    def is_in_menu(self) -> bool:
+        return self.menu is not NOT_IN_MENU
 
     @property
     def needs_operator(self) -> bool:
@@ -78,14 +98,22 @@ class PageRoute:
         return isinstance(getattr(self.handler, "__self__", None), ShownOnce)
 
 
-def _page(path: str, *, get: Handler | None = None, post: Handler | None = None, **needs: bool) -> Iterator[PageRoute]:
-    for method, handler in (("GET", get), ("POST", post)):
-        if handler is not None:
-            yield PageRoute(method, path, handler, **needs)
+def _page(
+    path: str,
+    *,
+    get: Handler | None = None,
+    post: Handler | None = None,
+    menu: MenuEntry = NOT_IN_MENU,
+    **needs: bool,
+) -> Iterator[PageRoute]:
+    if get is not None:
+        yield PageRoute("GET", path, get, menu=menu, **needs)
+    if post is not None:
+        yield PageRoute("POST", path, post, menu=NOT_IN_MENU, **needs)
 
 
 PAGES: Final[Sequence[PageRoute]] = (
-    *_page("/", get=overview.show),
+    *_page("/", menu=MenuEntry(N_("Overview"), "overview", "o"), get=overview.show),
     *_page("/first-key", get=overview.FIRST_KEY.page, post=overview.create_key),
     *_page("/sign-in", get=sign_in.show, post=sign_in.with_link, needs_sign_in=False),
     *_page("/sign-in/recovery-code", post=sign_in.with_recovery_code, needs_sign_in=False),
@@ -103,7 +131,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/invitation/sso", post=sso.accept_invitation, needs_sign_in=False),
     *_page("/account", post=sign_in.choose_account),
     *_page("/language", post=sign_in.choose_language, needs_sign_in=False),
-    *_page("/keys", get=keys.show, post=key_creation.create),
+    *_page("/keys", menu=MenuEntry(N_("Keys"), "keys", "k"), get=keys.show, post=key_creation.create),
     *_page("/keys/new", get=key_creation.show_new),
     *_page("/keys/revoke", get=key_revocation.ask, post=key_revocation.revoke_chosen),
     *_page("/keys/identify", get=keys.show_identify, post=keys.identify),
@@ -113,16 +141,19 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/keys/{key_id}/limits", post=keys.set_limits),
     *_page("/keys/{key_id}/classes", post=keys.set_classes),
     *_page("/keys/{key_id}/spend-limits", get=spending.show_key, post=spending.set_key_limits),
-    *_page("/models", get=models.show, needs_account=True),
     *_page("/keys/{key_id}/rotate", post=key_creation.rotate),
     *_page("/keys/{key_id}/revoke", post=key_revocation.revoke),
-    *_page("/usage", get=usage.show),
+    *_page("/playground", menu=MenuEntry(N_("Playground"), "playground", "p"), get=playground.show, needs_account=True),
+    *_page("/playground/token", post=playground.create_token, is_json=True),
+    *_page("/playground/cost", post=playground.read_cost, is_json=True),
+    *_page("/models", menu=MenuEntry(N_("Models"), "models", "l"), get=models.show, needs_account=True),
+    *_page("/usage", menu=MenuEntry(N_("Usage"), "usage", "u"), get=usage.show),
     *_page("/usage.csv", get=usage.download),
-    *_page("/errors-and-speed", get=errors_and_speed.show),
-    *_page("/requests", get=requests.show),
+    *_page("/errors-and-speed", menu=MenuEntry(N_("Errors and speed"), "status", "f"), get=errors_and_speed.show),
+    *_page("/requests", menu=MenuEntry(N_("Requests"), "requests", "r"), get=requests.show),
     *_page("/requests.csv", get=requests.download),
     *_page("/requests/{request_id}", get=requests.show_one),
-    *_page("/credit", get=credit.show),
+    *_page("/credit", menu=MenuEntry(N_("Credit"), "credit", "c"), get=credit.show),
     *_page("/credit.csv", get=credit.download),
     *_page("/credit/entries", get=credit.show_entries),
     *_page("/credit/verify", post=credit.verify),
@@ -130,21 +161,31 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/credit/add", get=payments.show_new, post=payments.begin),
     *_page("/credit/payment", get=payments.show_outcome),
     *_page("/stripe/webhook", post=payments.receive_event, needs_sign_in=False, is_json=True, is_webhook=True),
-    *_page("/memory", get=memory.show, post=memory.add, needs_notes_role=True, needs_account=True),
+    *_page(
+        "/memory",
+        menu=MenuEntry(N_("Memory"), "memory", "m"),
+        get=memory.show,
+        post=memory.add,
+        needs_notes_role=True,
+        needs_account=True,
+    ),
     *_page("/memory/search", post=memory.search, needs_notes_role=True),
     *_page("/memory/forget", post=memory.forget_all, needs_notes_role=True),
     *_page("/memory/{note_id}", get=memory.show_one, post=memory.edit, needs_notes_role=True),
     *_page("/memory/{note_id}/remove", post=memory.remove, needs_notes_role=True),
     *_page(
-        "/documents", get=documents.show, post=documents.add, has_upload=True, needs_notes_role=True, needs_account=True
+        "/documents",
+        menu=MenuEntry(N_("Documents"), "documents", "d"),
+        get=documents.show,
+        post=documents.add,
+        has_upload=True,
+        needs_notes_role=True,
+        needs_account=True,
     ),
     *_page("/documents/upload", post=documents.upload, is_json=True, has_upload=True, needs_notes_role=True),
     *_page("/documents/remove", post=documents.remove, needs_notes_role=True),
     *_page("/preview", get=preview.show, post=preview.preview, needs_notes_role=True, needs_account=True),
-    *_page("/playground", get=playground.show, needs_account=True),
-    *_page("/playground/token", post=playground.create_token, is_json=True),
-    *_page("/playground/cost", post=playground.read_cost, is_json=True),
-    *_page("/security", get=security.show),
+    *_page("/security", menu=MenuEntry(N_("Security"), "security", "s"), get=security.show),
     *_page("/security/passkeys/new", get=security.show_new_passkey),
     *_page("/security/passkeys/start", post=security.start_passkey, is_json=True),
     *_page("/security/passkeys", post=security.add_passkey),
@@ -160,7 +201,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/security/name", post=security.rename_user),
     *_page("/security/audit-log", get=own_audit_log.show),
     *_page("/security/audit-log.csv", get=own_audit_log.download),
-    *_page("/settings", get=account_settings.show),
+    *_page("/settings", menu=MenuEntry(N_("Settings"), "settings", "e"), get=account_settings.show),
     *_page("/settings/name", post=account_settings.rename),
     *_page("/settings/class", post=account_settings.set_class),
     *_page("/settings/allowed-classes", post=account_settings.set_allowed_classes),
@@ -187,9 +228,14 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/my-data/account.zip", get=account_data.export, needs_account=True),
     *_page("/my-data/delete", get=my_data.show_deletion, post=my_data.delete),
     *_page("/my-data/close", get=account_data.show_closing, post=account_data.close, needs_account=True),
-    *_page("/operator", get=operator_status.show),
+    *_page("/operator", menu=MenuEntry(N_("Live status"), "status", "S"), get=operator_status.show),
     *_page("/operator/status.json", get=operator_status.figures, is_json=True),
-    *_page("/operator/accounts", get=operator_accounts.show, post=operator_accounts.create),
+    *_page(
+        "/operator/accounts",
+        menu=MenuEntry(N_("Accounts"), "accounts", "A"),
+        get=operator_accounts.show,
+        post=operator_accounts.create,
+    ),
     *_page("/operator/accounts/{account_id}", get=operator_accounts.show_one),
     *_page("/operator/accounts/{account_id}/keys", get=operator_accounts.show_keys),
     *_page("/operator/accounts/{account_id}/credit", post=operator_accounts.book_credit),
@@ -202,23 +248,35 @@ PAGES: Final[Sequence[PageRoute]] = (
     ),
     *_page("/operator/accounts/{account_id}/suspend", post=operator_accounts.suspend),
     *_page("/operator/accounts/{account_id}/resume", post=operator_accounts.resume),
-    *_page("/operator/keys", get=operator_keys.show, post=operator_keys.identify),
-    *_page("/operator/keys/{key_id}", get=operator_keys.show_one),
-    *_page("/operator/keys/{key_id}/revoke", post=operator_keys.revoke),
-    *_page("/operator/users", get=operator_users.show, post=operator_users.create),
+    *_page(
+        "/operator/users",
+        menu=MenuEntry(N_("Users"), "users", "U"),
+        get=operator_users.show,
+        post=operator_users.create,
+    ),
     *_page("/operator/users/{user_id}", get=operator_users.show_one),
     *_page("/operator/users/{user_id}/sign-in-link", get=operator_users.LINK.page, post=operator_users.create_link),
     *_page("/operator/users/{user_id}/disable", post=operator_users.disable),
     *_page("/operator/users/{user_id}/enable", post=operator_users.enable),
     *_page("/operator/users/{user_id}/operator", post=operator_users.set_operator),
-    *_page("/operator/routes", get=operator_routes.show),
+    *_page(
+        "/operator/keys",
+        menu=MenuEntry(N_("Whose key?"), "identify", "K"),
+        get=operator_keys.show,
+        post=operator_keys.identify,
+    ),
+    *_page("/operator/keys/{key_id}", get=operator_keys.show_one),
+    *_page("/operator/keys/{key_id}/revoke", post=operator_keys.revoke),
+    *_page("/operator/routes", menu=MenuEntry(N_("Routes"), "routes", "R"), get=operator_routes.show),
     *_page("/operator/routes/reload", post=operator_routes.reload),
-    *_page("/operator/reports", get=operator_reports.show),
+    *_page("/operator/reports", menu=MenuEntry(N_("Reports"), "usage", "P"), get=operator_reports.show),
     *_page("/operator/reports.csv", get=operator_reports.download),
-    *_page("/operator/ledger", get=operator_ledger.show),
+    *_page("/operator/ledger", menu=MenuEntry(N_("Ledger audit"), "ledger", "L"), get=operator_ledger.show),
     *_page("/operator/ledger/audit", post=operator_ledger.run),
-    *_page("/operator/dead-letters", get=operator_dead_letters.show),
-    *_page("/operator/audit-log", get=operator_audit_log.show),
+    *_page(
+        "/operator/dead-letters", menu=MenuEntry(N_("Dead letters"), "letters", "D"), get=operator_dead_letters.show
+    ),
+    *_page("/operator/audit-log", menu=MenuEntry(N_("Audit log"), "log", "E"), get=operator_audit_log.show),
     *_page("/operator/audit-log.csv", get=operator_audit_log.download),
     *_page("/operator/audit-log/verify", post=operator_audit_log.verify),
 )

@@ -2,27 +2,46 @@
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
-from console.account.credit_notice import CreditNotice, least_hold_nanos, notice_of
+from console.account.credit_notice import CreditNotice, notice_of
 from console.account.spend_limits import WHOLE_ACCOUNT, SpendMeter, limited_meters
+from console.display.words import time_of
 from console.web.visit import Visit
-from legato_protos.auth.v1 import users_pb2
+from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_OWNER
+from services.rules.cost import least_hold_nanos
 
 # A page is not kept waiting for longer, once its own part is known.
 WITHIN_S: Final = 0.2
 OWNERS_NAMED: Final = 3
+# A key that nobody has used for longer refuses nobody.
+KEYS_IN_USE: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedKey:
+    """A key in use whose requests are refused, and why."""
+
+    key_id: str
+    name: str
+    # None: it has not expired.
+    expired: datetime | None = None
+    # Its limits that leave no request room.
+    reached_limits: tuple[SpendMeter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PageNotice:
-    """Credit and spend limits that need attention."""
+    """Credit, spend limits and keys that need attention."""
 
     credit: CreditNotice | None
     # The account's own limits that leave no request room.
     reached_limits: tuple[SpendMeter, ...]
+    # Of members, those that they created.
+    refused_keys: tuple[RefusedKey, ...]
     # Whom the visitor can ask, by name; empty: nobody in the account can help more than the visitor.
     owners: tuple[str, ...]
 
@@ -63,20 +82,43 @@ class PageNotices:
         return self._visit.known is not None and bool(self._visit.account_id) and not is_operators
 
 
-def limits_reached(told: pb.GetBalanceResponse) -> tuple[SpendMeter, ...]:
-    """Returns the limits of the account of which less is left than the shortest request needs."""
-    spend = next((each for each in told.spends if each.key_id == WHOLE_ACCOUNT), None)
-    return tuple(meter for meter in limited_meters(spend) if meter.left_nanos <= least_hold_nanos(told))
+def limits_reached(told: pb.GetBalanceResponse, key_id: str = WHOLE_ACCOUNT) -> tuple[SpendMeter, ...]:
+    """Returns the limits of the account, or of a key, of which no more is left than the shortest request needs."""
+    spend = next((each for each in told.spends if each.key_id == key_id), None)
+    least_nanos = least_hold_nanos(told.least_input_nanos_per_million)
+    return tuple(meter for meter in limited_meters(spend) if meter.left_nanos <= least_nanos)
 
 
 async def _read(visit: Visit) -> PageNotice | None:
-    told = await visit.credit()
-    if told is None:
+    told = await visit.credit() or pb.GetBalanceResponse()
+    credit = notice_of(told) if told.HasField("balance") else None
+    reached, refused = limits_reached(told), (*_expired_keys(visit), *await _keys_without_room(visit, told))
+    if credit is None and not reached and not refused:
         return None
-    credit, reached = notice_of(told), limits_reached(told)
-    if credit is None and not reached:
-        return None
-    return PageNotice(credit, reached, () if visit.who.is_owner else await _owners(visit))
+    return PageNotice(credit, reached, refused, () if visit.who.is_owner else await _owners(visit))
+
+
+def _expired_keys(visit: Visit) -> list[RefusedKey]:
+    """Returns those that auth has told with the session."""
+    expired = visit.who.resolved.expired_keys
+    return [RefusedKey(key.key_id, key.name, expired=time_of(key.expire_time)) for key in expired]
+
+
+async def _keys_without_room(visit: Visit, told: pb.GetBalanceResponse) -> list[RefusedKey]:
+    """Returns the keys in use whose own limits are reached. Their names are read only if there are any."""
+    key_ids = [spend.key_id for spend in told.spends if spend.key_id != WHOLE_ACCOUNT]
+    if not key_ids:
+        return []
+    request = auth_pb2.ListKeysRequest(account_id=visit.account_id, page_size=1, also_key_ids=key_ids)
+    listed = await visit.optional(visit.auth.key_admin.ListKeys(request), "keys")
+    keys = [key for key in (listed.also_keys if listed else ()) if _is_told_of(visit, key)]
+    return [RefusedKey(key.key_id, key.name, reached_limits=limits_reached(told, key.key_id)) for key in keys]
+
+
+def _is_told_of(visit: Visit, key: auth_pb2.Key) -> bool:
+    is_in_use = key.HasField("last_use_time") and visit.now - time_of(key.last_use_time) < KEYS_IN_USE
+    is_theirs = not visit.who.has_own_keys_only or key.created_by == visit.who.user.user_id
+    return key.state == auth_pb2.KEY_STATE_ACTIVE and is_in_use and is_theirs
 
 
 async def _owners(visit: Visit) -> tuple[str, ...]:

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from legato_protos.metering.v1 import metering_pb2 as pb
-from services.rules.cost import MILLION
+from services.rules.cost import least_hold_nanos
 
 PACE_DAYS: Final = 7
 # Credit is low, too, if it lasts for fewer days at the pace of the last ones.
 LOW_DAYS: Final = 3
-# For a request, an edge holds the price of at least so long a prompt; a test compares them.
-LEAST_PROMPT_TOKENS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +23,12 @@ class CreditNotice:
     lasts_days: int | None
 
 
-def least_hold_nanos(told: pb.GetBalanceResponse) -> int:
-    """Returns what is held for the shortest request."""
-    return LEAST_PROMPT_TOKENS * told.least_input_nanos_per_million // MILLION
-
-
 def notice_of(told: pb.GetBalanceResponse) -> CreditNotice | None:
     """Returns what there is to say; None: there is credit enough, or the owners want no notice of low credit."""
     balance, outlook = told.balance, told.outlook
     left_nanos = balance.balance_nanos - balance.owed_nanos
     lasts_days = left_nanos * PACE_DAYS // outlook.spent_7_days_nanos if outlook.spent_7_days_nanos else None
-    is_out = bool(balance.owed_nanos) or left_nanos <= least_hold_nanos(told)
+    is_out = bool(balance.owed_nanos) or left_nanos <= least_hold_nanos(told.least_input_nanos_per_million)
     is_low = left_nanos < outlook.low_balance_nanos or (lasts_days is not None and lasts_days < LOW_DAYS)
     if not is_out and not (is_low and outlook.low_balance_nanos):
         return None

@@ -2,9 +2,11 @@
 speak English alone; what people meet on pages is in the catalogue."""
 
 import re
+from datetime import date
 from typing import Final
 
-from console.display.language import ENGLISH, N_, EnglishText, _, in_figures, spoken
+from console.display.language import N_, EnglishText, _, in_figures
+from console.display.words import short_day
 
 # All models but the one that is judged.
 _REST: Final = N_("the rest")
@@ -110,6 +112,8 @@ MESSAGES: Final = (
 
 # What stands for words, and not for a name or a figure.
 _WORDS: Final = ("what", "period")
+# What is not just any text.
+_FORMS: Final = {"day": r"\d{4}-\d\d-\d\d"}
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
 
 
@@ -117,17 +121,20 @@ def _pattern_of(message: str) -> re.Pattern[str]:
     # Texts and names of placeholders take turns.
     parts = enumerate(_PLACEHOLDER.split(message))
     return re.compile(
-        "".join(f"(?P<{part}>.+)" if place % 2 else re.escape(part.replace("%%", "%")) for place, part in parts)
+        "".join(_group(part) if place % 2 else re.escape(part.replace("%%", "%")) for place, part in parts)
     )
+
+
+def _group(name: str) -> str:
+    return f"(?P<{name}>{_FORMS.get(name, '.+')})"
 
 
 _PATTERNS: Final = tuple((message, _pattern_of(message)) for message in MESSAGES)
 
 
 def service_words(message: str) -> str:
-    """Translates a sentence of a service; one that is not in the catalogue stays English, and pages mark it as that."""
-    if spoken() == ENGLISH:
-        return message
+    """Translates a sentence of a service, and writes its dates as pages do; one that is not in the catalogue stays
+    English, and pages mark it as that."""
     for known, pattern in _PATTERNS:
         if found := pattern.fullmatch(message):
             return _(known, **{name: _word(name, value) for name, value in found.groupdict().items()})
@@ -136,6 +143,8 @@ def service_words(message: str) -> str:
 
 def _word(name: str, value: str) -> str:
     """Translates a word of a sentence. A name stays as it is, even one that is a word elsewhere on the pages."""
+    if name == "day":
+        return short_day(date.fromisoformat(value), year=True)
     if re.fullmatch(r"[\d,.]+", value):
         return in_figures(value)
     return _(value) if name in _WORDS or value == _REST else value

@@ -36,18 +36,6 @@ SIGN_IN_METHODS: Final = {
     users_pb2.SIGN_IN_METHOD_PASSWORD: N_("Password"),
     users_pb2.SIGN_IN_METHOD_OIDC: N_("Single sign-on"),
 }
-# Address, icon, name and shortcut of the pages for operators; capital letters, beside the small ones of account pages.
-OPERATOR_PAGES: Final = (
-    ("/operator", "status", N_("Live status"), "S"),
-    ("/operator/accounts", "accounts", N_("Accounts"), "A"),
-    ("/operator/users", "users", N_("Users"), "U"),
-    ("/operator/keys", "identify", N_("Whose key?"), "K"),
-    ("/operator/routes", "routes", N_("Routes"), "R"),
-    ("/operator/reports", "usage", N_("Reports"), "P"),
-    ("/operator/ledger", "ledger", N_("Ledger audit"), "L"),
-    ("/operator/dead-letters", "letters", N_("Dead letters"), "D"),
-    ("/operator/audit-log", "log", N_("Audit log"), "E"),
-)
 MONTHS: Final = (
     N_("January"), N_("February"), N_("March"), N_("April"), N_("May"), N_("June"), N_("July"), N_("August"),
     N_("September"), N_("October"), N_("November"), N_("December"),
@@ -166,9 +154,12 @@ def short_month(when: date) -> str:
     return f"{_(SHORT_MONTHS[when.month - 1])} {when.year}"
 
 
-def clock(when: datetime) -> str:
-    """Formats a time of day: 14:05, or 14 h 05."""
-    return f"{when.hour}{NO_BREAK}h{NO_BREAK}{when:%M}" if is_french() else f"{when:%H:%M}"
+def clock(when: datetime, *, seconds: bool = False) -> str:
+    """Formats a time of day: 14:05, or 14 h 05; with seconds 14:05:09, or 14 h 05 min 09 s."""
+    if not is_french():
+        return f"{when:%H:%M:%S}" if seconds else f"{when:%H:%M}"
+    rest = f"{NO_BREAK}min{NO_BREAK}{when:%S}{NO_BREAK}s" if seconds else ""
+    return f"{when.hour}{NO_BREAK}h{NO_BREAK}{when:%M}{rest}"
 
 
 def action_words(action: str) -> str:

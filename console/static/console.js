@@ -26,15 +26,16 @@ const day = { month: "short", day: "numeric" };
 const clock = { hour: language.startsWith("en") ? "2-digit" : "numeric", minute: "2-digit" };
 const thisYear = new Date().getFullYear();
 // The year is told where it is not this one, except of days, which are deadlines and beginnings.
-function inWords(date, to) {
+function inWords(date, to, timeZone) {
   const year = to === "day" || date.getFullYear() !== thisYear ? { year: "numeric" } : {};
-  const shown = new Intl.DateTimeFormat(locale, { ...day, ...year, ...(to === "day" ? {} : clock), ...(to === "second" ? { second: "2-digit" } : {}) }).format(date);
+  const time = to === "day" ? {} : to === "second" ? { ...clock, second: "2-digit" } : clock;
+  const shown = new Intl.DateTimeFormat(locale, { ...day, ...year, ...time, timeZone }).format(date);
   // A line may end between the day and the time, but not within either: 15 h 00.
   return shown.replaceAll(/(?<!,) /g, "\u00a0");
 }
 for (const time of document.querySelectorAll("time[data-to]")) {
   const date = new Date(time.dateTime);
-  time.title = `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  time.title = `${inWords(date, "minute", "UTC")} UTC`;
   time.textContent = inWords(date, time.dataset.to);
 }
 

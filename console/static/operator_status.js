@@ -6,16 +6,17 @@ const UNTOUCHED_MS = 15 * 60 * 1000;
 const root = document.querySelector("[data-status]");
 const problem = root.querySelector("[data-problem]");
 const readAt = document.querySelector("[data-read-at]");
-const cells = new Map([...root.querySelectorAll("[data-live]")].map((cell) => [cell.dataset.live, cell]));
+// A figure of a table has two cells: one of them for a narrow page.
+const cells = Map.groupBy(root.querySelectorAll("[data-live]"), (cell) => cell.dataset.live);
 const KINDS = ["good", "warn", "bad"];
 document.querySelector("[data-refreshing]").hidden = false;
 
 function show(figures) {
   for (const [name, [text, kind]] of Object.entries(figures)) {
-    const cell = cells.get(name);
-    if (!cell) continue;
-    cell.textContent = text;
-    for (const each of KINDS) cell.classList.toggle("badge" in cell.dataset ? each : `kind-${each}`, each === kind);
+    for (const cell of cells.get(name) ?? []) {
+      cell.textContent = text;
+      for (const each of KINDS) cell.classList.toggle("badge" in cell.dataset ? each : `kind-${each}`, each === kind);
+    }
   }
 }
 

@@ -87,7 +87,6 @@ def new_environment(assets: Assets) -> Environment:
         product_places=words.product_places,
         event_words=event_words.event_words,
         event_kinds=event_words.KINDS,
-        operator_pages=words.OPERATOR_PAGES,
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),
     )
@@ -142,7 +141,7 @@ def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:
     moment = words.time_of(when) if isinstance(when, Timestamp) else when.astimezone(UTC)
     shown = words.short_day(moment.date(), year=True)
     if to != "day":
-        shown = f"{shown}, {f'{moment:%H:%M:%S}' if to == 'second' else words.clock(moment)} UTC"
+        shown = f"{shown}, {words.clock(moment, seconds=to == 'second')} UTC"
     # A day is the same everywhere only if it is not moved.
     data = "" if to == "day" and isinstance(when, datetime) else f' data-to="{to}"'
     return Markup(f'<time datetime="{moment:%Y-%m-%dT%H:%M:%SZ}"{data}>{shown}</time>')  # noqa: S704

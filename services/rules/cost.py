@@ -3,6 +3,13 @@
 from typing import Final, Protocol
 
 MILLION: Final = 1_000_000
+# For a request, an edge holds the price of at least so long a prompt; a test compares them.
+LEAST_PROMPT_TOKENS: Final = 128
+
+
+def least_hold_nanos(least_input_nanos_per_million: int) -> int:
+    """Returns what is held for the shortest request, at the lowest price that there is."""
+    return LEAST_PROMPT_TOKENS * least_input_nanos_per_million // MILLION
 
 
 class PricePerMillion(Protocol):

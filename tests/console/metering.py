@@ -25,7 +25,7 @@ from services.metering.credit.servicers.notices import NoticeThresholdServicer
 from services.metering.credit.servicers.payments import PaymentBookingServicer
 from services.metering.credit.store import tables
 from services.metering.credit.store.prices import adopt_prices
-from services.metering.credit.store.spends import recount
+from services.metering.credit.store.spends import list_spends, recount
 from services.metering.limits.rates import LocalLimiter, RateLimits
 from services.metering.limits.servicers.spend_limits import SpendLimitServicer
 from services.metering.reports.servicers.chat_outcomes import ChatOutcomeServicer
@@ -164,7 +164,7 @@ class Metering:
         for number in range(CHARGES):
             at_us = before_us(hours=9 * (CHARGES - number) - 7)
             if number == CHARGES // 2:
-                entries.append(credit(-DOLLAR // 4, "adjustment-7", at_us, "Agreed in the call of 3 November"))
+                entries.append(credit(-DOLLAR // 4, "adjustment-7", at_us, "Agreed in the call on Monday"))
             usage = Usage(22_000 + 740 * number, 10_240 * (number % 3), 1_800 + 220 * number)
             key_id = key_ids[(number + 2) % len(key_ids)]
             end, loss_part = _ENDS[number % len(_ENDS)], 10 if number == 5 else 0
@@ -187,8 +187,7 @@ class Metering:
         self.fail(key_ids[1], "REQUEST_INVALID", 1, class_id="", days=1)
         self.limit(WHOLE_ACCOUNT, SpendLimits(day_nanos=1_400_000_000, month_nanos=5_200_000_000))
         self.limit(key_ids[0], SpendLimits(day_nanos=1_200_000_000))
-        reached_nanos = holds[-1].charged_nanos
-        self.limit(key_ids[1], SpendLimits(day_nanos=reached_nanos, month_nanos=5 * DOLLAR))
+        self.limit(key_ids[1], SpendLimits(month_nanos=5 * DOLLAR))
         assert self.audit() == []
 
     def write(self, entries: Iterable[Entry], holds: Iterable[Hold] = ()) -> None:
@@ -244,19 +243,25 @@ class Metering:
 
     def set_limits(self, limits: SpendLimits) -> None:
         """Replaces the limits of the account."""
-        with self.database.transaction(writes=True) as connection:
-            connection.execute(sa.delete(tables.spends).filter_by(spend_id=spend_id(ACCOUNT_ID, WHOLE_ACCOUNT)))
         self.limit(WHOLE_ACCOUNT, limits)
 
     def limit(self, key_id: str, limits: SpendLimits) -> None:
+        """Replaces the limits of a key, or of the account."""
         spend = Spend(
             spend_id(ACCOUNT_ID, key_id), ACCOUNT_ID, key_id,
             limits.day_nanos, limits.month_nanos, limits.total_nanos,
         )  # fmt: skip
         with self.database.transaction(writes=True) as connection:
+            connection.execute(sa.delete(tables.spends).filter_by(spend_id=spend.spend_id))
             connection.execute(sa.insert(tables.spends).values(msgspec.structs.asdict(spend)))
             connection.execute(sa.update(tables.accounts).values(has_spend_limits=True))
             recount(connection, ACCOUNT_ID)
+
+    def reach_limit(self, key_id: str) -> None:
+        """Gives a key a limit of a day that is what it spent today."""
+        with self.database.transaction(writes=False) as connection:
+            [spent] = [each for each in list_spends(connection, ACCOUNT_ID, [key_id]) if each.key_id == key_id]
+        self.limit(key_id, SpendLimits(day_nanos=spent.day_spent_nanos, month_nanos=5 * DOLLAR))
 
     def add_charges(self, key_ids: Iterable[str]) -> None:
         """Charges each key on the same day, each more than the one before."""

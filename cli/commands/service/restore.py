@@ -64,7 +64,7 @@ def _restore(
     from cli.backups.secret_fingerprints import compare_secrets, fingerprints, given_secrets
     from cli.backups.sqlite_restore import SqliteRestore
     from cli.backups.stores import require_our_names
-    from cli.supervision.audit_copy_place import missing_copy_warning, same_disk_warning
+    from cli.supervision.audit_copy_place import missing_copy_warning
     from services.chassis.database.database import open_database
     from services.chassis.object_store import open_object_store
 
@@ -94,8 +94,8 @@ def _restore(
     else:
         aside, violations = SqliteRestore(catalog, name, manifest, data).run(ready_in, now, replace=replace)
         where = {"data": str(data), "replaced": aside}
-        place = missing_copy_warning(data, settings.audit_copy) or same_disk_warning(data, settings.audit_copy, url)
-        steps += [f"Note: {place}."] if place else []
+        missing_copy = missing_copy_warning(data, settings.audit_copy)
+        steps += [f"Note: {missing_copy}."] if missing_copy else []
     return {"backup": name, "made_by": manifest.legato, **where, "next": [*steps, *then]}, violations
 
 

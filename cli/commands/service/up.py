@@ -111,7 +111,8 @@ def up(
     address = base_url(listener, host)
     console_sockets = [] if no_console else _listen_for_console(settings, console_port)
     console = _console_start(settings, console_sockets, address) if console_sockets else None
-    if warning := same_disk_warning(data, settings.audit_copy, settings.database_url):
+    # Who tries the service out keeps nothing yet.
+    if not welcomes and (warning := same_disk_warning(data, settings.audit_copy, settings.database_url)):
         _say(f"warning: {warning}")
     program_sockets = [listen_for_programs(each) for each in rpc_addresses(settings, data, scale)]
     loaded = load_routes(routes)

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 
 from console.display.language import N_, _
-from console.display.words import column_places
+from console.display.words import column_places, short_day
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
@@ -114,7 +114,7 @@ def _request(period: Period, by: str, top_rows: int = 0) -> pb.GetReportRequest:
 
 def _title(row: pb.ReportRow, by: str) -> str:
     if by == "day":
-        return row.day.ToDatetime().date().isoformat()
+        return short_day(row.day.ToDatetime().date(), year=True)
     named = {"class": row.class_id, "provider": row.provider, "model": row.model_name, "account": row.account_id}[by]
     # Entries without a class are grants and adjustments.
     return named or (_("No class") if by == "class" else _("Unknown"))

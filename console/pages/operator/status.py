@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from console.display.error_words import error_words
 from console.display.language import _, ngettext
 from console.display.model_health import FAILING, RECOVERING, UNKNOWN, while_closed
-from console.display.words import in_words, number, percent
+from console.display.words import clock, in_words, number, percent
 from console.pages.operator.ledger import last_audit
 from console.process_status import ProcessState, quantile, read_processes
 from console.web.visit import Visit
@@ -77,12 +77,17 @@ class Status:
 
 
 async def show(visit: Visit) -> Response:
-    return visit.render("operator_status.html", shown=await _status(visit), read_at=visit.now, error_words=error_words)
+    shown = await _status(visit)
+    return visit.render("operator_status.html", shown=shown, read_at=_read_at(visit), error_words=error_words)
 
 
 async def figures(visit: Visit) -> Response:
     status = await _status(visit)
-    return JSONResponse({"shape": status.shape, "figures": status.figures, "time": f"{visit.now:%H:%M:%S} UTC"})
+    return JSONResponse({"shape": status.shape, "figures": status.figures, "time": _read_at(visit)})
+
+
+def _read_at(visit: Visit) -> str:
+    return f"{clock(visit.now, seconds=True)} UTC"
 
 
 async def _status(visit: Visit) -> Status:

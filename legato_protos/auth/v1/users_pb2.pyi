@@ -610,6 +610,7 @@ class ResolveSessionResponse(_message.Message):
     STEP_UP_UNTIL_TIME_FIELD_NUMBER: _builtins.int
     NEW_SESSION_TOKEN_FIELD_NUMBER: _builtins.int
     ACCOUNT_FIELD_NUMBER: _builtins.int
+    EXPIRED_KEYS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     """The account that the access token is for. Empty: the user has none."""
     access_token: _builtins.bytes
@@ -634,6 +635,12 @@ class ResolveSessionResponse(_message.Message):
     def account(self) -> _auth_pb2.Account:
         """The account of `account_id`, as it is now. Absent: the user has none."""
 
+    @_builtins.property
+    def expired_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExpiredKey]:
+        """The keys of the account that expired in the last seven days and were used in them, the last to expire first, at most 20;
+        for members those that they created.
+        """
+
     def __init__(
         self,
         *,
@@ -646,14 +653,43 @@ class ResolveSessionResponse(_message.Message):
         step_up_until_time: _timestamp_pb2.Timestamp | None = ...,
         new_session_token: _builtins.str = ...,
         account: _auth_pb2.Account | None = ...,
+        expired_keys: _abc.Iterable[Global___ExpiredKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["access_token_expire_time", b"access_token_expire_time", "account", b"account", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "access_token_expire_time", b"access_token_expire_time", "account", b"account", "account_id", b"account_id", "memberships", b"memberships", "new_session_token", b"new_session_token", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "access_token_expire_time", b"access_token_expire_time", "account", b"account", "account_id", b"account_id", "expired_keys", b"expired_keys", "memberships", b"memberships", "new_session_token", b"new_session_token", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResolveSessionResponse: _TypeAlias = ResolveSessionResponse  # noqa: Y015
+
+@_typing.final
+class ExpiredKey(_message.Message):
+    """A key that was in use when it expired, so that its requests are refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    name: _builtins.str
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "key_id", b"key_id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpiredKey: _TypeAlias = ExpiredKey  # noqa: Y015
 
 @_typing.final
 class StepUpRequest(_message.Message):

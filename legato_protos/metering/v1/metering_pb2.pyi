@@ -1051,7 +1051,9 @@ class GetBalanceRequest(_message.Message):
     key_id: _builtins.str
     """If it is given, the response has the spend limits of the account and of this key."""
     tells_outlook: _builtins.bool
-    """Whether to tell the outlook, and the spend limits of the account."""
+    """Whether to tell the outlook, and the spend limits of the account. Without `key_id` also those of its keys (at most 100, and
+    those that share their limits) of which no more is left than the shortest request needs.
+    """
     def __init__(
         self,
         *,

@@ -21,10 +21,9 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.credit import messages as credit
 from services.metering.credit.batch import Writer
-from services.metering.credit.ledger.spend import WHOLE_ACCOUNT
 from services.metering.credit.records import DAY_US, AnswerT, Reserve, Reserved
 from services.metering.credit.store.balances import read_balances, read_request
-from services.metering.credit.store.spends import list_spends
+from services.metering.credit.store.spends import list_reached, list_spends
 from services.metering.credit.unpaid_prompts import UnpaidPrompts
 from services.metering.limits import messages as limits
 from services.metering.limits.rates import Limiter, RateAllowance, RateLimits
@@ -35,6 +34,7 @@ from services.metering.reports.store.failures import add_failures
 from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import read_recent_cost
 from services.metering.reports.usage import report_usage
+from services.rules.cost import least_hold_nanos
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 
@@ -198,10 +198,14 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             balance=credit.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos_per_million,
         )
-        if account.has_spend_limits and (request.key_id or request.tells_outlook):
-            key_ids = [checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT]
-            spends = await self._database.read(list_spends, account_id, key_ids)
-            response.spends.extend(map(limits.from_spend, spends))
+        if account.has_spend_limits and request.key_id:
+            key_ids = [checked_id(request.key_id, "key_id")]
+            response.spends.extend(map(limits.from_spend, await self._database.read(list_spends, account_id, key_ids)))
+        elif account.has_spend_limits and request.tells_outlook:
+            least_nanos = least_hold_nanos(response.least_input_nanos_per_million)
+            response.spends.extend(
+                map(limits.from_spend, await self._database.read(list_reached, account_id, least_nanos))
+            )
         if request.tells_outlook:
             own_nanos, rules = account.low_balance_nanos, self._writer.notice_rules
             response.outlook.low_balance_nanos = rules.low_balance_nanos if own_nanos is None else own_nanos

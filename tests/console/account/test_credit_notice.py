@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from console.account.credit_notice import LEAST_PROMPT_TOKENS, CreditNotice, notice_of
+from console.account.credit_notice import CreditNotice, notice_of
 from console.web.visit import Console
 from edge.billing.prompt_estimate import UNSEEN_PROMPT_TOKENS
 from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.access_tokens import AccountRole
+from services.rules.cost import LEAST_PROMPT_TOKENS
 from tests.console.auth_rows import MEMBER_ID
 from tests.console.clock import NOW_US
 from tests.console.harness import ConsoleHarness

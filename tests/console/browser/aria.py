@@ -14,7 +14,6 @@ _DATE: Final = (
     rf"(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}}-\d\d-\d\d|{_MONTH} \d{{4}})"
 )
 _TIME: Final = r"\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b\.?)?(?: UTC)?"
-_FOOT: Final = re.compile(r"\n- contentinfo:(?:\n  .*)*")
 # The longest first: what a pattern has replaced is not looked at again.
 _CHANGING: Final = (
     (re.compile(r"http://localhost:\d+"), "ORIGIN"),
@@ -32,11 +31,9 @@ _CHANGING: Final = (
 
 
 def aria_of(page: Page) -> str:
-    """Returns the accessibility tree of a page as YAML, closed parts included."""
+    """Returns the accessibility tree of a page as YAML, closed parts included, without the frame around all pages."""
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    told = page.locator("body").aria_snapshot()
-    # The same on every page.
-    told = _FOOT.sub("", told)
+    told = page.locator("main").aria_snapshot()
     for pattern, word in _CHANGING:
         told = pattern.sub(word, told)
     return told + "\n"

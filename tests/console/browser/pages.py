@@ -1,6 +1,7 @@
 """Lists the pages of the console, each in every state that looks different.
 
-Tests of accessibility, aria snapshots and screenshots go through this list: a page is added here once.
+Tests of accessibility, aria snapshots and screenshots go through this list. A page that has no state here is in it all
+the same, filled: a line is for what looks different, and for an address with an id in it.
 """
 
 from typing import Final
@@ -9,6 +10,7 @@ from zlib import crc32
 from playwright.sync_api import Page
 
 from console.display.language import COOKIE, ENGLISH
+from console.routes import PAGES, PageRoute
 from tests.console.auth_rows import CODE, OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
 from tests.console.backends import Backends
 from tests.console.browser.actions import (
@@ -69,6 +71,7 @@ from tests.console.browser.prepared_services import (
     open_the_playground,
     owe,
     pay,
+    reach_limits,
     rotate,
     run_low_on_credit,
     run_out_of_credit,
@@ -79,6 +82,7 @@ from tests.console.browser.prepared_services import (
     wait_for_the_money,
     without_metering,
 )
+from tests.console.browser.reading import english_dates, hidden_cells
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
 from tests.console.payments import CHECKOUT_ID
@@ -101,6 +105,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "keys": ("/keys", Backends.fill),
     "keys-none": ("/keys", nothing),
     "keys-without-metering": ("/keys", without_metering),
+    "keys-refused": ("/keys", reach_limits),
     "keys-viewer": ("/keys", become_viewer),
     "keys-viewer-out-of-credit": ("/keys", become_viewer_without_credit),
     "keys-many": ("/keys", add_many_keys),
@@ -113,7 +118,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "key-without-metering": (KEY, without_metering),
     "key-playground": ("/keys/key_0000000000000006", open_the_playground),
     "key-new": ("/keys/new", Backends.fill),
-    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Backends.fill),
+    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", reach_limits),
     "identify": ("/keys/identify", Backends.fill),
     "playground": ("/playground", Backends.fill),
     "playground-bundled": ("/playground", answer_with_the_bundled_model),
@@ -150,7 +155,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "payment-processing": (f"/credit/payment?checkout={CHECKOUT_ID}", wait_for_the_money),
     "payment-open": (f"/credit/payment?checkout={CHECKOUT_ID}", leave_the_checkout),
     "entries": ("/credit/entries", Backends.fill),
-    "spend-limits": ("/credit/limits", Backends.fill),
+    "spend-limits": ("/credit/limits", reach_limits),
     "spend-limits-without-metering": ("/credit/limits", without_metering),
     "memory": ("/memory", fill_grounding),
     "memory-none": ("/memory", nothing),
@@ -167,7 +172,6 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "preview": ("/preview", fill_grounding),
     "security": ("/security", Backends.fill),
     "security-empty": ("/security", nothing),
-    "security-audit-log": ("/security/audit-log", Backends.fill),
     "passkey-new": ("/security/passkeys/new", Backends.fill),
     "confirm": ("/security/passkeys/new", grow_stale),
     "confirm-first-passkey": ("/security/passkeys/new", grow_stale_with_a_link_alone),
@@ -190,8 +194,6 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "audit-log-filtered": ("/settings/audit-log?action=webhook&refused=on", Backends.fill),
     "my-data": ("/my-data", Backends.fill),
     "my-data-viewer": ("/my-data", become_viewer),
-    "my-data-export": ("/my-data/export", Backends.fill),
-    "my-data-delete": ("/my-data/delete", Backends.fill),
     "my-data-close": ("/my-data/close", fill_grounding),
     "my-data-close-unfinished": ("/my-data/close", begin_to_close),
     "not-found": ("/nowhere", Backends.fill),
@@ -272,6 +274,26 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
 }
 
 
+def is_shown(page: PageRoute) -> bool:
+    """Returns whether a page is opened by its address alone, and is no file. Those that show a result once are reached
+    by a form: ANSWERS has them."""
+    is_file = page.is_json or page.path.endswith((".csv", ".zip"))
+    return page.method == "GET" and not is_file and not page.shows_once
+
+
+def _add_plain_pages() -> None:
+    listed = {path.partition("?")[0] for table in (STATES, OPERATOR_STATES) for path, _prepare in table.values()}
+    for page in PAGES:
+        if is_shown(page) and page.path not in listed and "{" not in page.path and page.needs_sign_in:
+            name = page.path.strip("/").replace("/", "-")
+            if page.needs_operator:
+                OPERATOR_STATES[name.removeprefix("operator-")] = (page.path, fill_operator)
+            else:
+                STATES[name] = (page.path, Backends.fill)
+
+
+_add_plain_pages()
+
 STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 
 
@@ -316,12 +338,16 @@ def other_look_of(name: str) -> Look:
 
 
 def assert_accessible_in_one_look(page: Page, console: ConsoleHarness, name: str, look: Look) -> None:
-    """Has axe judge a state, which is open in English in daylight, in one look: in French at night."""
+    """Has axe judge a state, which is open in English in daylight, in one look: at night in French, which is read on a
+    phone, too."""
     if look is NIGHT:
         take_look(page, NIGHT)
         _show_in_french(page, console, name)
         assert page.evaluate("document.documentElement.lang") == "fr-CA"
     assert_accessible(page, (look,))
+    if look is NIGHT:
+        assert hidden_cells(page) == []
+        assert english_dates(page) == []
 
 
 def _show_in_french(page: Page, console: ConsoleHarness, name: str) -> None:

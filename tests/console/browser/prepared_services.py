@@ -6,10 +6,10 @@ from services.auth.core.messages import SWITCHES
 from services.auth.core.records.accounts import ClassAllowance
 from services.chassis.access_tokens import AccountRole
 from services.rules.model_classes import CLASSES
-from tests.console.auth_rows import MEMBER_ID, USER_ID
+from tests.console.auth_rows import MEMBER_ID, USER_ID, used
 from tests.console.backends import Backends, not_answering
 from tests.console.clock import NOW_US
-from tests.console.metering import DOLLAR
+from tests.console.metering import DOLLAR, before_us
 from tests.console.processes import METRICS
 
 Prepare = Callable[[Backends], None]
@@ -48,6 +48,13 @@ def rotate(backends: Backends) -> None:
 def add_many_keys(backends: Backends) -> None:
     backends.fill()
     backends.add_many_keys(150)
+
+
+def reach_limits(backends: Backends) -> None:
+    """Has a key in use spend all that it may, and another one expire."""
+    backends.fill()
+    backends.metering.reach_limit("key_0000000000000002")
+    backends.auth.add_key("Trial", expires_at_us=before_us(days=1), last_used_hour_us=used(days=1))
 
 
 def suspend(backends: Backends) -> None:

@@ -12,6 +12,7 @@ from tests.console.browser.pages import (
     NAMES,
     PATHS,
     assert_accessible_in_one_look,
+    is_shown,
     look_of,
     open_state,
     other_look_of,
@@ -42,9 +43,7 @@ def test_a_page_is_accessible_in_the_other_look_too(console: ConsoleHarness, vis
 
 
 def test_every_page_is_in_the_list() -> None:
-    # Those that show a result once are reached by a form: ANSWERS has them.
-    pages = {page.path for page in PAGES if page.method == "GET" and not page.is_json and not page.shows_once}
-    pages = {path for path in pages if not path.endswith((".csv", ".zip"))}
+    pages = {page.path for page in PAGES if is_shown(page)}
     patterns = {path: path.partition("{")[0] for path in pages}
     missing = [path for path, start in patterns.items() if not any(_leads_to(each, path, start) for each in PATHS)]
     assert missing == []

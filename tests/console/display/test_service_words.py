@@ -80,8 +80,18 @@ def test_any_other_refusal_stays_english_and_is_marked_as_that() -> None:
     assert (told, type(told)) == ("Nobody translated this.", EnglishText)
 
 
-def test_in_english_nothing_is_changed() -> None:
-    assert type(service_words("The PDF is damaged.")) is str
+def test_in_english_only_dates_are_written_anew() -> None:
+    assert service_words("The PDF is damaged.") == "The PDF is damaged."
+    expiry = summarise("key.expires_soon", "2026-01-02", {"expires_at": "2026-10-08T00:00:00Z"})
+    assert service_words(expiry) == "The key 2026-01-02 expires on 8 Oct 2026."
+
+
+@pytest.mark.usefixtures("french")
+def test_a_date_is_written_as_pages_write_theirs() -> None:
+    expiry = summarise("key.expires_soon", "Chat", {"expires_at": "2026-10-08T00:00:00Z"})
+    assert service_words(expiry) == "La clé Chat expire le 8 oct. 2026."
+    early = "Entries from before 2026-08-01 are not kept. Choose a later time."
+    assert "1er août 2026" in service_words(early)
 
 
 def test_every_message_is_one_of_the_services() -> None:

@@ -114,6 +114,19 @@ def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]
     return [key for key in found if key.account_id == account_id]
 
 
+def list_expired(
+    connection: sa.Connection, account_id: str, since_us: int, now_us: int, limit: int, created_by: str = ""
+) -> list[Key]:
+    """Lists an account's keys that expired since then and were used since then, and are not revoked; the last to expire
+    first."""
+    is_expired = sa.and_(keys.c.expires_at_us > since_us, keys.c.expires_at_us <= now_us)
+    is_missed = sa.and_(keys.c.last_used_hour_us > since_us, keys.c.revoked_at_us.is_(None))
+    query = sa.select(keys).where(keys.c.account_id == account_id, is_expired, is_missed, HAS_SECRET)
+    if created_by:
+        query = query.where(keys.c.created_by == created_by)
+    return find_all(connection, Key, query.order_by(keys.c.expires_at_us.desc(), keys.c.key_id).limit(limit))
+
+
 def find_successor(connection: sa.Connection, key_id: str) -> Key | None:
     """Returns the first key that was made to replace another."""
     query = sa.select(keys).where(keys.c.replaces_key_id == key_id)

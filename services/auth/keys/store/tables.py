@@ -19,6 +19,7 @@ keys = sa.Table(
     # The last notice about its expiry, in days before; None: there was none.
     sa.Column("expiry_noted_days", sa.Integer),
     sa.Index("api_keys_by_expiry", "expires_at_us"),
+    sa.Index("api_keys_by_account_expiry", "account_id", "expires_at_us"),
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
     sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
     sa.Index("api_keys_by_playground", "account_id", "playground_user_id", unique=True),

@@ -1,5 +1,7 @@
 """Implements the RPCs of SignInService: signs users in by what proves who they are, and resolves their sessions."""
 
+from typing import Final
+
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.core.messages import to_account
@@ -8,6 +10,9 @@ from services.auth.core.records.accounts import Account
 from services.auth.core.records.users import Membership, UserSession
 from services.auth.core.store import Connection, get
 from services.auth.core.store import users as stored_users
+from services.auth.core.times import DAY_US
+from services.auth.keys.records import Key
+from services.auth.keys.store import keys as stored_keys
 from services.auth.sign_in.messages import to_client, to_session, to_signed_in, to_user
 from services.auth.sign_in.records import UserSummary
 from services.auth.sign_in.rules.password_sign_in import PasswordSignIn
@@ -19,6 +24,10 @@ from services.chassis.rpc.access_check import STEP_UP_VALID_US
 from services.chassis.rpc.callers import Role, current_role
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
+
+# For so long, pages tell of a key that expired while it was used.
+EXPIRED_KEYS_TOLD_US: Final = 7 * DAY_US
+EXPIRED_KEYS_MOST: Final = 20
 
 
 class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
@@ -67,7 +76,7 @@ class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
     async def ResolveSession(self, request: pb.ResolveSessionRequest, context: Context) -> pb.ResolveSessionResponse:
         """Resolves a token to its user, with an access token for one of the user's accounts."""
         signer, token = self._sessions.require_signer(), request.session_token
-        session, summary, memberships, account = await self._look_up(token, request.account_id)
+        session, summary, memberships, account, expired = await self._look_up(token, request.account_id)
         new_token = await self._sessions.note_use(session, token)
         is_operator = current_role.get() is not Role.CONSOLE and summary.user.is_operator
         account_id = account.account_id if account else ""
@@ -90,19 +99,29 @@ class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
             step_up_until_time=to_timestamp(session.authenticated_at_us + STEP_UP_VALID_US),
             new_session_token=new_token,
             account=None if account is None else to_account(account, self._service_limits),
+            expired_keys=[
+                pb.ExpiredKey(key_id=key.key_id, name=key.name, expire_time=to_timestamp(key.expires_at_us or 0))
+                for key in expired
+            ],
         )
 
     @reads
     def _look_up(
         self, connection: Connection, token: str, account_id: str
-    ) -> tuple[UserSession, UserSummary, list[Membership], Account | None]:
+    ) -> tuple[UserSession, UserSummary, list[Membership], Account | None, list[Key]]:
         session, user = self._sessions.require(connection, token)
         [summary] = summarise(connection, [user])
         memberships = stored_users.memberships_of(connection, [user.user_id])
         # The account that is asked for, or else the first.
         chosen = sorted(memberships, key=lambda held: held.account_id != account_id)[:1]
-        account = get(connection, Account, chosen[0].account_id) if chosen else None
-        return session, summary, memberships, account
+        if not chosen:
+            return session, summary, memberships, None, []
+        [own] = chosen
+        account = get(connection, Account, own.account_id)
+        now_us, maker = self.now_us(), user.user_id if own.role is AccountRole.MEMBER else ""
+        since_us = now_us - EXPIRED_KEYS_TOLD_US
+        expired = stored_keys.list_expired(connection, own.account_id, since_us, now_us, EXPIRED_KEYS_MOST, maker)
+        return session, summary, memberships, account, expired
 
     async def SignOut(self, request: pb.SignOutRequest, context: Context) -> pb.SignOutResponse:
         await self._sessions.sign_out(request.session_token)

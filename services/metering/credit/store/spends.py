@@ -27,6 +27,8 @@ from services.metering.store.sets import Lookup, Row, insert_rows, select_all, u
 
 # Of an account, if no keys are named.
 LISTED_MOST: Final = 10_000
+# Of the keys of an account whose limits are reached.
+REACHED_MOST: Final = 100
 
 _READ: Final = Lookup(select_all(spends), "spend_id")
 _LIST: Final = (
@@ -34,6 +36,36 @@ _LIST: Final = (
     .where(spends.c.account_id == sa.bindparam("account_id"))
     .order_by(spends.c.key_id)
     .limit(sa.bindparam("most"))
+)
+_LEAST: Final = sa.bindparam("least_nanos", type_=sa.BigInteger)
+_REACHED: Final = (
+    sa.select(spends)
+    .where(
+        spends.c.account_id == sa.bindparam("account_id"),
+        sa.or_(
+            spends.c.key_id == WHOLE_ACCOUNT,
+            spends.c.day_limit_nanos <= _LEAST,
+            spends.c.month_limit_nanos <= _LEAST,
+            spends.c.total_spent_nanos >= spends.c.total_limit_nanos - _LEAST,
+            # What earlier days and months have spent is over.
+            sa.and_(
+                spends.c.day_us >= sa.bindparam("day_us"),
+                spends.c.day_spent_nanos >= spends.c.day_limit_nanos - _LEAST,
+            ),
+            sa.and_(
+                spends.c.month_us >= sa.bindparam("month_us"),
+                spends.c.month_spent_nanos >= spends.c.month_limit_nanos - _LEAST,
+            ),
+        ),
+    )
+    .order_by(spends.c.key_id)
+    .limit(REACHED_MOST + 1)
+)
+_SHARING: Final = sa.select(spends).where(
+    spends.c.account_id == sa.bindparam("account_id"),
+    spends.c.shared_spend_id.in_(sa.bindparam("shared_ids", expanding=True)),
+    # As the index has it.
+    spends.c.shared_spend_id != "",
 )
 _READ_OF_ACCOUNTS: Final = Lookup(select_all(spends), "account_id")
 INSERT_SPENDS: Final = insert_rows(spends, Spend.__struct_fields__)
@@ -217,3 +249,17 @@ def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[st
     by_id = {spend.spend_id: spend for spend in found}
     by_id |= {spend.spend_id: spend for spend in _read_shared(connection, by_id)}
     return [replace(by_id[each.shared_spend_id or each.spend_id].at(now_us), key_id=each.key_id) for each in found]
+
+
+def list_reached(connection: sa.Connection, account_id: str, least_nanos: int) -> list[Spend]:
+    """Returns the account's own, and those of its keys that have no more than this left of a limit; at most 100 keys,
+    and those that share their spends. Their counters are those of now."""
+    now_us = read_now_us(connection)
+    given = {"account_id": account_id, "least_nanos": least_nanos}
+    given |= {"day_us": day_start_us(now_us), "month_us": month_start_us(now_us)}
+    found = [Spend(*row).at(now_us) for row in connection.execute(_REACHED, given)]
+    of_keys = {spend.spend_id: spend for spend in found if spend.key_id != WHOLE_ACCOUNT}
+    if not of_keys:
+        return found
+    sharing = connection.execute(_SHARING, {"account_id": account_id, "shared_ids": list(of_keys)})
+    return [*found, *(replace(of_keys[each.shared_spend_id], key_id=each.key_id) for each in sharing)]

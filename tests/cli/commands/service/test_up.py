@@ -134,6 +134,8 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
         with urllib.request.urlopen(request, timeout=30) as response:
             assert response.status == 200
         assert first.stop() == 0
+        # Who tries it out has nothing to lose with a disk yet.
+        assert "copy of the audit log" not in "".join(first.stderr)
     finally:
         first.close()
     second = Up(data, "--welcome", "--workers", "2")

@@ -18,6 +18,7 @@ PAGES = ("/credit/limits", f"/keys/{KEY_ID}/spend-limits")
 
 def test_each_limit_is_shown_with_what_is_spent_of_it(console: ConsoleHarness) -> None:
     console.backends.fill()
+    console.metering.reach_limit("key_0000000000000002")
     answer = console.get("/credit/limits", console.auth.sign_in())
     for shown in ("24 % spent", "84 % spent", "Nearly reached", "No limit", "Website chat", "Reached", 'value="84"'):
         assert shown in answer.text
@@ -103,6 +104,7 @@ def test_without_metering_pages_say_so(console: ConsoleHarness, path: str) -> No
 
 def test_the_list_of_keys_tells_how_much_of_a_limit_is_spent(console: ConsoleHarness) -> None:
     console.backends.fill()
+    console.metering.reach_limit("key_0000000000000002")
     answer = console.get("/keys", console.auth.sign_in())
     for shown in ("100 % of limit", "23 % of limit", ", $1.20 a day, Nightly report"):
         assert shown in answer.text

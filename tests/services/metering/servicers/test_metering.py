@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+import sqlalchemy as sa
 
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
@@ -16,10 +17,11 @@ from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.log import Log
 from services.metering.credit.batch import Writer
 from services.metering.credit.ledger.notices import NoticeRules
-from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.credit.records import COMMAND_LINE, DAY_US
-from services.metering.credit.store import batches
+from services.metering.credit.store import batches, tables
 from services.metering.credit.store.accounts import set_threshold
+from services.rules.cost import least_hold_nanos
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 from tests.services.metering.servicers.messages import Ask, delivery, grant, refusal_of, reserve, settle
 
@@ -306,3 +308,34 @@ async def test_admitted_request_whose_hold_is_refused_is_told_what_is_left_of_it
     refusal = await refusal_of(ask("Reserve", admitted()))
     assert refusal.reason is Reason.CREDITS_EXHAUSTED
     assert (refusal.figures["remaining_requests"], refusal.figures["remaining_tokens"]) == (0, 60)
+
+
+async def test_keys_without_room_come_with_the_outlook(
+    channel: grpc.aio.Channel, writer: Writer, database: Database
+) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    request = pb.GetBalanceRequest(account_id=ACCOUNT, tells_outlook=True)
+    least_nanos = least_hold_nanos((await stub.GetBalance(request)).least_input_nanos_per_million)
+    enough_nanos = 501 + least_nanos
+    limits = {
+        "key_0": SpendLimits(day_nanos=500 + least_nanos),
+        "key_1": SpendLimits(total_nanos=500),
+        "key_2": SpendLimits(month_nanos=0),
+        "key_3": SpendLimits(day_nanos=500),
+        "key_4": SpendLimits(month_nanos=500),
+        "key_5": SpendLimits(day_nanos=enough_nanos, month_nanos=enough_nanos, total_nanos=enough_nanos),
+    }
+    for key_id, each in limits.items():
+        await writer.submit(SetSpendLimits(ACCOUNT, key_id, each, COMMAND_LINE), str)
+    await writer.submit(InheritSpendLimits(ACCOUNT, "key_9", SpendLimits(), replaced_key_id="key_1"), str)
+    spent = {"day_spent_nanos": 500, "month_spent_nanos": 500, "total_spent_nanos": 500}
+    with database.transaction(writes=True) as connection:
+        connection.execute(sa.update(tables.spends).values(spent))
+        # Of days and months that are over.
+        connection.execute(sa.update(tables.spends).where(tables.spends.c.key_id == "key_3").values(day_us=0))
+        connection.execute(
+            sa.update(tables.spends).where(tables.spends.c.key_id == "key_4").values(day_us=0, month_us=0)
+        )
+    told = (await stub.GetBalance(request)).spends
+    assert [spend.key_id for spend in told] == ["key_0", "key_1", "key_2", "key_9"]
+    assert [told[3].limits.total_nanos, told[3].total_spent_nanos] == [500, 500]
