@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.process.serving import Process
@@ -12,6 +12,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
 from services.metering.limits import Limiter, LocalLimiter
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
+from services.metering.model_shares import LocalModelShares, ModelShareStore
 from services.metering.price_watch import PriceWatch
 from services.metering.report_sums import ReportSums
 from services.metering.retention.passes import Retention
@@ -46,7 +47,7 @@ class MeteringService:
     """The RPCs of metering, and the work that it does beside them."""
 
     def __init__(
-        self, database: Database, prices: Prices, limiter: Limiter, settings: MeteringSettings, process: Process
+        self, database: Database, prices: Prices, limits: "Limits", settings: MeteringSettings, process: Process
     ) -> None:
         log, registry = process.log, process.registry
         writer = Writer(
@@ -66,7 +67,7 @@ class MeteringService:
         metering = MeteringServicer(
             database,
             writer,
-            limiter,
+            limits.limiter,
             settings.default_limits(),
             log,
             process.open_tracer(),
@@ -83,7 +84,7 @@ class MeteringService:
             PaymentBookingServicer(database, writer),
             OutboxServicer(database),
             NoticeThresholdServicer(database, settings.notice_rules),
-            ModelShareServicer(database, settings.lost_router_s),
+            ModelShareServicer(limits.model_shares),
             StagedFileServicer(database),
             ChatOutcomeServicer(database, metering.key_totals),
         ]
@@ -102,17 +103,26 @@ class MeteringService:
             process.in_background(Auditor(database, settings.audit_interval_s, process.clock, log, registry).run)
 
 
-async def open_limiter(settings: MeteringSettings, process: Process) -> Limiter:
-    """Opens the limits that all replicas share, or those of this one."""
+class Limits(NamedTuple):
+    """What all replicas share in Valkey, or what one keeps in memory."""
+
+    limiter: Limiter
+    model_shares: ModelShareStore
+
+
+async def open_limits(settings: MeteringSettings, process: Process) -> Limits:
     local = LocalLimiter(process.clock)
     if not settings.valkey_url:
-        return local
+        if settings.shares_prices:
+            process.log.warning("limits.local", reason="LEGATO_VALKEY_URL is not set, and there are several replicas")
+        return Limits(local, LocalModelShares(process.clock))
     # Its import takes a third of a second and 12 MB.
     from services.metering.valkey import ValkeyLimiter
+    from services.metering.valkey_shares import ValkeyModelShares
 
     replicas, peers = settings.metering_replicas, settings.metering_peers
     shared = ValkeyLimiter(settings.valkey_url, local, process.log, replicas, peers)
     process.opened.push_async_callback(shared.close)
     await shared.start()
     show_shared_limits(shared, process.registry)
-    return shared
+    return Limits(shared, ValkeyModelShares(shared, process.clock))

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from services.chassis.database.records import columns_of
 from services.metering.ledger.closings import AccountClosing, Closing, RetentionState
 from services.metering.ledger.model_calls import ModelSums
-from services.metering.ledger.model_shares import ModelShare
 from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import AccountBalance, AccountChange, Claim, Entry, Hold, OwedChange
@@ -109,8 +108,6 @@ owed_changes = sa.Table("owed_changes", metadata, *columns_of(OwedChange, "reque
 account_changes = sa.Table(
     "account_changes", metadata, sa.Column("change_id", sa.Text, primary_key=True), *columns_of(AccountChange)
 )
-
-model_shares = sa.Table("model_shares", metadata, *columns_of(ModelShare, "limit_name", "holder_id"))
 
 # One row.
 retention = sa.Table(

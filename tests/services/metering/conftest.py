@@ -23,6 +23,7 @@ from services.metering.store.prices import adopt_prices
 from services.metering.unpaid_prompts import UnpaidPrompts
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.services.metering.servicers.messages import Ask
+from tests.services.metering.valkey_link import Link
 from tests.support.fakes import FakeClock
 from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
@@ -103,3 +104,10 @@ async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Lo
     await exchange.connected()
     yield on_exchange
     await exchange.close()
+
+
+@pytest.fixture
+def link(socket_folder: Path, valkey_url: str) -> Iterator[Link]:
+    link = Link(socket_folder, valkey_url)
+    yield link
+    link.close()
