@@ -82,7 +82,9 @@ class ModelShares(msgspec.Struct):
         others.pop(router_id, None)
         # While the routes change, the lowest counts.
         limit = min([claim.limit, *(share.limit for share in others.values())])
-        wants = {each: min(share.wanted, limit) for each, share in others.items()} | {router_id: min(claim.wanted, limit)}
+        wants = {each: min(share.wanted, limit) for each, share in others.items()} | {
+            router_id: min(claim.wanted, limit)
+        }
         unwanted = limit - sum(wants.values())
         fair = fair_shares(limit, wants, int(now_s // TURN_S))[router_id]
         spare = min(1 + claim.wanted // SPARE_PART, max(0, unwanted) // len(wants)) if claim.wanted else 0
@@ -113,8 +115,8 @@ class ModelShares(msgspec.Struct):
 
 
 def fair_shares(limit: int, wants: Mapping[str, int], turn: int) -> dict[str, int]:
-    """Divides a limit so that no router gets more than it wants, and a smaller share is raised before a larger one. What
-    cannot be divided evenly goes to others with each turn."""
+    """Divides a limit so that no router gets more than it wants, and a smaller share is raised before a larger one.
+    What cannot be divided evenly goes to others with each turn."""
     shares = {}
     order = sorted(wants, key=lambda router_id: (wants[router_id], sha256(f"{turn} {router_id}".encode()).digest()))
     for number, router_id in enumerate(order):

@@ -213,9 +213,7 @@ class ValkeyLimiter:
             if self._is_away:
                 # A server that answers but rejects writes was demoted: its address may lead to another by now.
                 await in_time(self.client.connection_pool.disconnect(inuse_connections=False))
-            replicas = await in_time(
-                self.client.eval(_HEARTBEAT, 1, _REPLICAS_KEY, self._replica_id, HEARTBEAT_LIFE_S)
-            )
+            replicas = await in_time(self.client.eval(_HEARTBEAT, 1, _REPLICAS_KEY, self._replica_id, HEARTBEAT_LIFE_S))
         except (RedisError, OSError) as error:
             self.fall_back(error)
             await self._count_peers()

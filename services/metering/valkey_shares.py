@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from redis.exceptions import RedisError
@@ -55,7 +55,7 @@ class ValkeyModelShares:
 
     async def _renew(self, router_id: str, sequence: int, claims: Sequence[ShareClaim]) -> list[RenewedShare]:
         for _ in range(ATTEMPTS):
-            pipeline = self._limiter.client.pipeline(transaction=False)
+            pipeline: Any = self._limiter.client.pipeline(transaction=False)
             stored, (seconds, microseconds) = await in_time(pipeline.get(KEY).time().execute())
             shares = msgspec.json.decode(stored or msgspec.json.encode(self._copy), type=ModelShares)
             now_s = seconds + microseconds / 1e6

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError
-from services.metering.model_shares import KEPT_S, LEARNING_S, LocalModelShares, ModelShares, RenewedShare, ShareClaim, fair_shares
+from services.metering.model_shares import (
+    KEPT_S,
+    LEARNING_S,
+    LocalModelShares,
+    ModelShares,
+    RenewedShare,
+    ShareClaim,
+    fair_shares,
+)
 from tests.support.fakes import FakeClock
 
 MODEL = "host/model"

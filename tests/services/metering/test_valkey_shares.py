@@ -51,9 +51,7 @@ async def two(url: str, log: Log) -> AsyncIterator[tuple[Metering, Metering]]:
         yield one, other
 
 
-async def test_routers_of_several_metering_processes_never_hold_more_than_the_limit(
-    valkey_url: str, log: Log
-) -> None:
+async def test_routers_of_several_metering_processes_never_hold_more_than_the_limit(valkey_url: str, log: Log) -> None:
     async with two(valkey_url, log) as meterings:
         held = dict.fromkeys("abcdef", 0)
         for turn in range(6):

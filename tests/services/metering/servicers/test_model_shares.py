@@ -33,9 +33,7 @@ async def metering(socket_folder: Path, clock: FakeClock, log: Log) -> AsyncIter
     await server.stop(0)
 
 
-async def renew(
-    stub: "ModelShareServiceAsyncStub", router: str, sequence: int, **claim: int
-) -> list[tuple[int, bool]]:
+async def renew(stub: "ModelShareServiceAsyncStub", router: str, sequence: int, **claim: int) -> list[tuple[int, bool]]:
     claims = [pb.ShareClaim(limit_name=MODEL, limit=8, **claim)]
     request = pb.RenewSharesRequest(router_id=router, sequence=sequence, claims=claims)
     with errors_of("Metering"):
