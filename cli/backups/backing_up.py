@@ -55,8 +55,8 @@ class BackupMaker:
                 shutil.rmtree(folder)
 
     def _copy_sqlite(self, folder: Path) -> tuple[list[Path], dict[str, Any]]:
+        from cli.backups.sqlite_copies import CopyDamaged, copy_in_use
         from services.chassis.database.database import open_database
-        from services.chassis.database.sqlite_copies import CopyDamaged, copy_in_use
 
         copied = [service for service in SERVICES if (self._data / f"{service}.db").exists()]
         self._require_needed(copied)
@@ -73,8 +73,8 @@ class BackupMaker:
         return [folder / name for name in file_names("sqlite", copied)], described
 
     def _dump_postgresql(self, folder: Path) -> tuple[list[Path], dict[str, Any]]:
+        from cli.backups.postgres_programs import PostgresFailed, dump_schemas
         from services.chassis.database.database import open_database
-        from services.chassis.database.postgres_programs import PostgresFailed, dump_schemas
 
         url = self._settings.database_url
         with (

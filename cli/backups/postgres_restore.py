@@ -20,8 +20,8 @@ def restore_postgresql(
 ) -> tuple[str, list[str]]:
     """Returns the name of the new database, and the violations that `make_ready` has found in it. A restore that was
     interrupted begins again."""
-    from services.chassis.database import restored_database as target
-    from services.chassis.database.postgres_programs import (
+    from cli.backups import restored_database as target
+    from cli.backups.postgres_programs import (
         PostgresFailed,
         require_program,
         require_schemas,

@@ -49,7 +49,7 @@ def _newest_of(service: str) -> str:
 
 
 def _require_same(databases: "Mapping[str, Database]", manifest: Manifest) -> None:
-    from services.chassis.database.inspection import inspected
+    from cli.backups.inspection import inspected
 
     with ExitStack() as stack:
         connections = {name: stack.enter_context(inspected(each)) for name, each in databases.items()}

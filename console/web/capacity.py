@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from console.web.request_limit import RequestLimit
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import (
     ConnectionLimit,
@@ -9,7 +10,6 @@ from services.chassis.http.connection_limit import (
     most_connections,
     show_connections,
 )
-from services.chassis.http.request_limit import RequestLimit
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock

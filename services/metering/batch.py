@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from services.chassis.database.database import Database, DatabaseUnavailable, LockTimeout
+from services.chassis.database.database import Database
+from services.chassis.database.outages import DatabaseUnavailable, LockTimeout
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram

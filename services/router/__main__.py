@@ -5,7 +5,7 @@ from services.chassis.process.serving import serving
 from services.chassis.settings import load
 from services.router.grounding.settings import GroundingSettings
 from services.router.prompts import tokens
-from services.router.routing.routes import load_routes
+from services.router.routes.routes import load_routes
 from services.router.service import RouterService
 from services.router.settings import RouterSettings
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from services.chassis.telemetry.metrics import Registry
 from services.router.answers.usage_check import Violation
-from services.router.completion import Completions
-from services.router.routing.key_watch import KeyWatch
-from services.router.routing.model_states import ModelState, ModelStates
-from services.router.routing.retention_promise import lapses_at_s
-from services.router.routing.route_watch import RouteWatch
-from services.router.routing.spending import KINDS
-from services.router.routing.upstream import OPERATION
+from services.router.calls.upstream import OPERATION
+from services.router.chat.completion import Completions
+from services.router.models.spending import KINDS
+from services.router.models.states import ModelState, ModelStates
+from services.router.routes.key_watch import KeyWatch
+from services.router.routes.retention_promise import lapses_at_s
+from services.router.routes.watch import RouteWatch
 
 # OpenTelemetry's names: the router is the client and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")

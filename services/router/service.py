@@ -6,23 +6,23 @@ from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_
 from services.chassis.process.serving import Process
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.telemetry.metrics import show_exchanges
-from services.router.completion import Completions
+from services.router.calls.fallback import Targets
+from services.router.chat.completion import Completions
+from services.router.chat.servicer import RouterServicer
 from services.router.grounding.assembly import open_grounding
+from services.router.grounding.content_servicer import ContentServicer
+from services.router.grounding.servicer import GroundingAdminServicer
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_keys, show_model_states, show_route_file
+from services.router.models.fleet_limits import FleetLimits
+from services.router.models.servicer import RouteAdminServicer
+from services.router.models.states import ModelStates
 from services.router.providers import open_provider
-from services.router.routing.fleet_limits import FleetLimits
-from services.router.routing.key_watch import KeyWatch
-from services.router.routing.model_states import ModelStates
-from services.router.routing.reload import Reload
-from services.router.routing.route_watch import FleetReports, RouteWatch
-from services.router.routing.routes import Routes
-from services.router.routing.targets import Targets
-from services.router.servicers.content import ContentServicer
-from services.router.servicers.grounding import GroundingAdminServicer
-from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.router import RouterServicer
+from services.router.routes.key_watch import KeyWatch
+from services.router.routes.reload import Reload
+from services.router.routes.routes import Routes
+from services.router.routes.watch import FleetReports, RouteWatch
 from services.router.settings import RouterSettings
 
 

@@ -14,7 +14,7 @@ from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import HttpAddress, OperationsListen, Seconds, SecondsOrZero, check_all
 from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
-from services.router.routing.routes import DEFAULT_PATH
+from services.router.routes.routes import DEFAULT_PATH
 
 MOST_ATTEMPTS: Final = 3
 

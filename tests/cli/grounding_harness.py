@@ -15,8 +15,8 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.assembly import open_grounding
+from services.router.grounding.servicer import GroundingAdminServicer
 from services.router.grounding.settings import GroundingSettings
-from services.router.servicers.grounding import GroundingAdminServicer
 
 ACCOUNT = "acct_1"
 

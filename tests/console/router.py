@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Final
 
 from services.chassis.telemetry.log import Log
-from services.router.completion import Completions
+from services.router.calls.fallback import Targets
+from services.router.chat.completion import Completions
+from services.router.chat.servicer import RouterServicer
+from services.router.grounding.content_servicer import ContentServicer
+from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
+from services.router.models.recent_speed import LEAST_ANSWERS
+from services.router.models.servicer import RouteAdminServicer
+from services.router.models.states import ModelStates
 from services.router.providers import open_provider
-from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
-from services.router.routing.model_states import ModelStates
-from services.router.routing.outcomes import CUT, CallOutcome, CallRole
-from services.router.routing.recent_speed import LEAST_ANSWERS
-from services.router.routing.reload import Reload
-from services.router.routing.routes import load_routes
-from services.router.routing.target import DEFAULT_TIMEOUTS
-from services.router.routing.targets import Targets
-from services.router.servicers.content import ContentServicer
-from services.router.servicers.grounding import GroundingAdminServicer
-from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.router import RouterServicer
+from services.router.routes.reload import Reload
+from services.router.routes.routes import load_routes
+from services.router.routes.target import DEFAULT_TIMEOUTS
 from services.router.settings import MOST_ATTEMPTS
+from services.router.trials.outcomes import CUT, CallOutcome, CallRole
 from services.rules.model_classes import CLASSES
 from tests.console.grounding import Grounding
 from tests.support.fakes import FakeClock

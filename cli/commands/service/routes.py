@@ -58,8 +58,8 @@ routes = command_group("routes")
 @click.option("--without-keys", is_flag=True, help="Do not look for API keys, as on a machine that has none.")
 def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
     """Report every mistake in a routes file, and exit with 2 if there is any; print its version. Works offline."""
-    from services.router.routing.retention_promise import find_lapses, utc_today
-    from services.router.routing.routes import load_routes
+    from services.router.routes.retention_promise import find_lapses, utc_today
+    from services.router.routes.routes import load_routes
 
     mistakes, warnings, version = [], [], None
     try:
@@ -290,7 +290,7 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
 
 def _notes(target: Target) -> list[str]:
     """Returns what an operator has to look after."""
-    from services.router.routing.retention_promise import WARNING_DAYS, utc_today
+    from services.router.routes.retention_promise import WARNING_DAYS, utc_today
 
     notes = []
     if target.promise_until and (date.fromisoformat(target.promise_until) - utc_today()).days <= WARNING_DAYS:

@@ -89,7 +89,7 @@ def up(
     Writes `ready http://HOST:PORT/v1` when it serves, and logs to DIR/logs. Ends everything on Ctrl-C or SIGTERM. Exits
     with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
     """
-    from services.router.routing.routes import load_routes
+    from services.router.routes.routes import load_routes
 
     open_closed_ones()
     data = invocation.data.absolute()

@@ -6,164 +6,25 @@ transaction. One thread writes; a small pool of threads reads.
 
 import asyncio
 import contextlib
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import get_ident
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from services.chassis.database import schema_version
-from services.chassis.database.advisory_lock import OnWait, take_lock
-from services.chassis.database.concurrent_indexes import build_concurrently
+from services.chassis.database.advisory_lock import OnWait
 from services.chassis.database.engine import READERS, make_engine
 from services.chassis.database.hang_watch import HangWatch
+from services.chassis.database.migrations import Migrations
+from services.chassis.database.outages import DatabaseFull, SchemaTooNew, TranslatedOutages
 from services.chassis.database.worker import Worker
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
-
-# PostgreSQL's SQLSTATE codes; the last two are timeouts, of an idle transaction and of a long one.
-READ_ONLY = "25006"
-NOT_PERMITTED = "42501"
-LOCKED = "55P03"
-ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
-# How long a migration makes others wait for a table that it waits for itself, and how long it then lets them go first.
-LOCK_TIMEOUT_S = 1
-LOCK_PAUSE_S = 2.0
-DISK_FULL = "53100"
-# SQLite's codes SQLITE_CORRUPT and SQLITE_NOTADB.
-SQLITE_DAMAGE = frozenset({11, 26})
-# SQLITE_FULL; and SQLITE_IOERR, as which a part of the failures on a full disk are reported.
-SQLITE_FULL, SQLITE_IO_ERROR = 13, 10
-# A disk with less is as good as full: SQLite writes pages of 4 KiB, and enlarges its shared memory by 32 KiB.
-LEAST_ROOM_BYTES = 32 * 1024
-
-
-class DatabaseUnavailable(LegatoError):
-    """The database cannot be reached or written: callers may retry."""
-
-    def __init__(
-        self,
-        message: str = "The database is not available right now. Please retry.",
-        figures: Mapping[str, int] | None = None,
-    ) -> None:
-        super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1, figures=figures)
-
-
-class DatabaseFull(DatabaseUnavailable):
-    """The disk of the database is full."""
-
-
-class LockTimeout(DatabaseUnavailable):
-    """Another transaction has held a row lock for longer than the lock timeout."""
-
-
-class DatabaseDamaged(DatabaseUnavailable):
-    """The file is no database, or a damaged one. Clients only learn that it is unavailable; the exception's note is for
-    the operator."""
-
-    def __init__(self, file: str | None, reason: str) -> None:
-        super().__init__()
-        self.add_note(
-            f"the database {file} is damaged ({reason}): stop the service, keep a copy of the file, and restore it "
-            "from a backup (docs/runbooks/restore-the-database.md)"
-        )
-
-
-class SchemaTooNew(DatabaseUnavailable):
-    """A newer release has migrated the schema, and this one would leave wrong rows in it."""
-
-    def __init__(self, schema: str, release: str = "") -> None:
-        super().__init__()
-        by = f" by Legato {release}" if release else ""
-        self.add_note(
-            f"the schema {schema} was migrated{by} and is too new for this process: start the newer release, or "
-            "restore a backup (docs/upgrade.md)"
-        )
-
-
-class SchemaUnknown(DatabaseUnavailable):
-    """A version between two releases has migrated the schema, by a script that is not there any more."""
-
-    def __init__(self, schema: str, revision: str) -> None:
-        super().__init__()
-        self.add_note(
-            f"the schema {schema} has revision {revision} of a development version: migrate it with the last version "
-            "that has its script, or restore a backup (docs/upgrade.md)"
-        )
-
-
-@contextmanager
-def _outage_reasons(schema: str) -> Iterator[None]:
-    """Re-raises outages, missing permissions and failures of scripts with the driver's reason, for the operator."""
-    try:
-        yield
-    except (DatabaseDamaged, SchemaTooNew, SchemaUnknown):
-        raise
-    except (DatabaseUnavailable, sa.exc.ProgrammingError) as error:
-        told = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
-        # The driver's message has no password in it; lines after the first are advice.
-        original = getattr(told, "orig", told)
-        reason = str(original).partition("\n")[0]
-        is_outage = isinstance(error, DatabaseUnavailable) or getattr(original, "sqlstate", None) == NOT_PERMITTED
-        what = (
-            "the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)"
-            if is_outage
-            else f"the schema {schema} cannot be migrated, and was left as it was"
-        )
-        raise DatabaseUnavailable(f"{what}: {reason}") from None
-
-
-class _TranslatedOutages:
-    """Translates outages in its block to `DatabaseUnavailable`, including errors of the driver's own cursor. It has no
-    state besides what runs in each thread, so that every transaction can use the same one."""
-
-    def __init__(self, engine: sa.Engine, began_s: dict[int, float], *, writes: bool) -> None:
-        """Notes in `began_s` when the transaction of a thread began, while it runs."""
-        self._driver: Any = engine.dialect.loaded_dbapi
-        self._file = engine.url.database
-        self._began_s = began_s
-        self._writes = writes
-
-    def __enter__(self) -> None:
-        self._began_s[get_ident()] = time.monotonic()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._began_s.pop(get_ident(), None)
-        if error is not None and (outage := self._outage_of(error)) is not None:
-            raise outage from error
-
-    def _outage_of(self, error: BaseException) -> DatabaseUnavailable | None:
-        driver, told = self._driver, getattr(error, "orig", error)
-        state = getattr(told, "sqlstate", None)
-        if isinstance(error, sa.exc.TimeoutError) or isinstance(told, (driver.OperationalError, driver.InterfaceError)):
-            if state == DISK_FULL or self._is_file_full(told):
-                return DatabaseFull()
-            return LockTimeout() if state == LOCKED else DatabaseUnavailable()
-        if isinstance(told, driver.InternalError):
-            # A read-only server is a standby that has not been promoted yet.
-            is_outage = state in ENDED_BY_THE_SERVER or (self._writes and state == READ_ONLY)
-            return DatabaseUnavailable() if is_outage else None
-        if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
-            return DatabaseDamaged(self._file, str(told))
-        return None
-
-    def _is_file_full(self, told: BaseException) -> bool:
-        code = getattr(told, "sqlite_errorcode", 0) & 0xFF
-        if code != SQLITE_IO_ERROR or self._file is None:
-            return code == SQLITE_FULL
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(Path(self._file).parent)
-            return disk.f_bavail * disk.f_frsize < LEAST_ROOM_BYTES
-        return False
 
 
 class Database:
@@ -173,8 +34,9 @@ class Database:
         self.engine = make_engine(url, schema)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._hang_watch = HangWatch(self.engine)
-        self._read_outages = _TranslatedOutages(self.engine, self._hang_watch.began_s, writes=False)
-        self._write_outages = _TranslatedOutages(self.engine, self._hang_watch.began_s, writes=True)
+        self._read_outages = TranslatedOutages(self.engine, self._hang_watch.began_s, writes=False)
+        self._write_outages = TranslatedOutages(self.engine, self._hang_watch.began_s, writes=True)
+        self._migrations = Migrations(self.engine, schema, self._read_outages, self._write_outages)
         self._writer = Worker(f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
         # The writer's own connection, kept between writes: a pooled one would be pinged before each.
@@ -353,78 +215,14 @@ class Database:
     def migrate(self, folder: Path, on_wait: OnWait = lambda reason: None) -> None:
         """Migrates the schema with the Alembic scripts in `folder`. Replicas that start at the same time take turns;
         `on_wait` is told the reason before it waits."""
-        if not self._is_behind(folder):
-            # The usual case: importing Alembic would keep some 10 MB in memory.
-            return
-        from alembic.config import Config
-        from alembic.script import ScriptDirectory
-
-        config = Config()
-        config.set_main_option("script_location", str(folder).replace("%", "%%"))
-        scripts = [script.module for script in ScriptDirectory.from_config(config).walk_revisions()]
-        if not self.is_sqlite:
-            with _outage_reasons(self.schema), self._write_outages:
-                indexes = [getattr(script, "BUILT_CONCURRENTLY", {}) for script in scripts]
-                preparing = [
-                    script.prepare_concurrently for script in scripts if hasattr(script, "prepare_concurrently")
-                ]
-                build_concurrently(self.engine, self.schema, indexes, preparing, on_wait)
-        refusing = [script.revision for script in scripts if getattr(script, "REFUSES_OLDER", False)]
-        with _outage_reasons(self.schema):
-            while True:
-                try:
-                    self._run_scripts(folder, config, max(refusing, default=""), on_wait)
-                    break
-                except LockTimeout:
-                    on_wait("others use its tables, such as an audit")
-                    time.sleep(LOCK_PAUSE_S)
-
-    def _run_scripts(self, folder: Path, config: Any, oldest: str, on_wait: OnWait) -> None:
-        """Runs the scripts of Alembic's `config` in one transaction; raises LockTimeout if another is in the way."""
-        from alembic import command
-
-        with self._write_outages, self.engine.connect() as connection:
-            if self.is_sqlite:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                take_lock(connection, "pg_try_advisory_xact_lock", f"legato:{self.schema}", on_wait)
-                # Whatever needs a table waits behind a script that waits for it.
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'")
-                if not sa.inspect(connection).has_schema(self.schema):
-                    # An existing schema does not require the permission to create one.
-                    connection.exec_driver_sql(f'CREATE SCHEMA "{self.schema}"')
-            if self._is_behind_on(connection, folder):
-                schema_version.prepare_table(connection)
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-                schema_version.record(connection, oldest)
-            connection.commit()
+        self._migrations.run(folder, on_wait)
 
     def require_migrated(self, folder: Path) -> None:
         """Raises if the schema is behind the scripts in `folder`, where `legato migrate` runs them."""
-        if self._is_behind(folder):
-            raise DatabaseUnavailable(f"the schema {self.schema} is not up to date: run legato migrate")
+        self._migrations.require(folder)
 
     def read_version(self) -> schema_version.SchemaVersion | None:
-        with _outage_reasons(self.schema), self._read_outages, self.engine.connect() as connection:
-            return schema_version.read_version(connection)
-
-    def _is_behind(self, folder: Path) -> bool:
-        with _outage_reasons(self.schema), self._read_outages, self.engine.connect() as connection:
-            return self._is_behind_on(connection, folder)
-
-    def _is_behind_on(self, connection: sa.Connection, folder: Path) -> bool:
-        """Returns whether there are scripts that have not been run; raises if the schema is too new."""
-        version, own = schema_version.read_version(connection), schema_version.revisions_of(folder)
-        if version is not None and version.oldest > own[-1]:
-            raise SchemaTooNew(self.schema, version.release)
-        # A later revision is of a later release, which stays compatible while both run.
-        if version is None or version.revision >= own[-1]:
-            return version is None
-        if version.revision not in own:
-            # Scripts are merged before a release: no release has made this schema.
-            raise SchemaUnknown(self.schema, version.revision)
-        return True
+        return self._migrations.read_version()
 
     def close(self) -> None:
         """Closes connections when running transactions end."""

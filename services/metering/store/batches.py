@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from msgspec.structs import asdict, astuple, replace
 
 from services.chassis.database.clock import now_us_query, read_now_us
-from services.chassis.database.database import LockTimeout
+from services.chassis.database.outages import LockTimeout
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.batch_state import BatchState, CounterKey, LiveKey

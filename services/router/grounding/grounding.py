@@ -20,7 +20,7 @@ from services.router.grounding.settings import GroundingSettings
 from services.router.grounding.words import question_words
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
-from services.router.routing.target import Target
+from services.router.routes.target import Target
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and the database, which other routers do not load.

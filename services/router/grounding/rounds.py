@@ -19,12 +19,12 @@ from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reaso
 from services.router.answers.tool_call_check import is_object
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.usage_check import UsageCheck
+from services.router.calls.upstream import Upstream
 from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
+from services.router.models.spending import describe_call
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.base import Piece, ProviderUsage, as_count
-from services.router.routing.spending import describe_call
-from services.router.routing.upstream import Upstream
 from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 
 # Separates the texts of two rounds.

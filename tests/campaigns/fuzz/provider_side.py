@@ -21,15 +21,15 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.router.completion import Completions
+from services.router.calls.fallback import Targets
+from services.router.chat.completion import Completions
+from services.router.chat.servicer import RouterServicer
+from services.router.models.states import ModelStates
 from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
 from services.router.providers.base import ProviderRoute, Timeouts
-from services.router.routing.class_route import in_order
-from services.router.routing.model_states import ModelStates
-from services.router.routing.routes import Routes
-from services.router.routing.targets import Targets
-from services.router.servicers.router import RouterServicer
+from services.router.routes.class_route import in_order
+from services.router.routes.routes import Routes
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
 from tests.campaigns.fuzz.answers import STREAMS, random_body

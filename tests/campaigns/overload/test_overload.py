@@ -9,7 +9,7 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.intake import BY_ACCOUNT_MOST
-from services.router.routing import queue_watch
+from services.router.routes.target import MOST_WAITING
 from tests.campaigns.overload.campaign import PLACES, Overloaded
 from tests.campaigns.overload.clients import Tally
 from tests.campaigns.overload.documents import (
@@ -180,4 +180,4 @@ def test_what_breaks_the_promise_is_told() -> None:
     assert Overloaded("gauge", 20, 60, 18, good).violations == ["gauge: goodput is 90% of the peak"]
     late = Tally(served=100, failed=1, times_s=[20.0] * 100)
     assert Overloaded("gauge", 20, 60, 20, late).violations == ["gauge: p99 is 20.0 s", "gauge: 1 chats failed"]
-    assert PLACES > queue_watch.MOST_WAITING
+    assert PLACES > MOST_WAITING

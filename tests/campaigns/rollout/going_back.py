@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from services.chassis.database.restored_database import url_of
+from cli.backups.restored_database import url_of
 from services.chassis.money import parse_usd
 from tests.campaigns.rollout.load import ask
 from tests.support.releases import ROOT, install

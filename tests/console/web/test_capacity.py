@@ -5,8 +5,8 @@ import ipaddress
 
 import pytest
 
+from console.web.request_limit import RequestLimit
 from services.chassis.http.addresses import Addresses
-from services.chassis.http.request_limit import RequestLimit
 from tests.console.auth_rows import CODE
 from tests.console.harness import ConsoleHarness
 from tests.support.outside.stripe_server import sign

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from services.router.routing.routes import load_routes
+from services.router.routes.routes import load_routes
 from tests.deploy.kubernetes.connections import allowed_connections, connections, named_services, unreachable_providers
 from tests.deploy.kubernetes.kustomize import ONE_NODE, PRODUCTION, Resource, render, render_with_all
 from tests.deploy.kubernetes.network import Pod, is_allowed, pods

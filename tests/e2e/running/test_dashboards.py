@@ -28,15 +28,15 @@ from services.metering.price_watch import PriceWatch
 from services.metering.valkey import ValkeyLimiter
 from services.payments.metrics import show_payments
 from services.router.metrics import show_keys, show_outcomes, show_providers, show_route_file, show_shares
+from services.router.models.states import ModelStates
 from services.router.providers.base import ProviderRoute
-from services.router.routing.canary import Canary
-from services.router.routing.class_route import CanaryRoute
-from services.router.routing.key_watch import KeyWatch
-from services.router.routing.model_states import ModelStates
-from services.router.routing.outcomes import CallOutcome, CallRole, ClassOutcomes
-from services.router.routing.route_watch import RouteWatch
-from services.router.routing.routes import Routes
-from services.router.routing.target import Target
+from services.router.routes.class_route import CanaryRoute
+from services.router.routes.key_watch import KeyWatch
+from services.router.routes.routes import Routes
+from services.router.routes.target import Target
+from services.router.routes.watch import RouteWatch
+from services.router.trials.canary import Canary
+from services.router.trials.outcomes import CallOutcome, CallRole, ClassOutcomes
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat

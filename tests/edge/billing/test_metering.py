@@ -9,7 +9,7 @@ import pytest
 
 from edge.billing.metering import RETRY_FOR_S
 from edge.wire.responses import error_headers
-from services.chassis.database.database import DatabaseUnavailable
+from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
 from tests.edge.metering_harness import ANN, MeteringHarness

@@ -31,17 +31,17 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
-from services.router.completion import Completions
+from services.router.calls.fallback import Targets
+from services.router.chat.completion import Completions
+from services.router.chat.servicer import RouterServicer
 from services.router.metrics import show_chats, show_model_states
+from services.router.models.fleet_limits import FleetLimits
+from services.router.models.states import ModelStates
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Timeouts
-from services.router.routing.class_route import ClassRoute, TierMember, in_order
-from services.router.routing.fleet_limits import FleetLimits
-from services.router.routing.model_states import ModelStates
-from services.router.routing.routes import Routes
-from services.router.routing.target import Target
-from services.router.routing.targets import Targets
-from services.router.servicers.router import RouterServicer
+from services.router.routes.class_route import ClassRoute, TierMember, in_order
+from services.router.routes.routes import Routes
+from services.router.routes.target import Target
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
 from tests.support.upstreams.openai import Upstream

@@ -6,9 +6,9 @@ import pytest
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.router.metrics import show_model_states
-from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
+from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import running_router, target
-from tests.services.router.routing.test_model_states import Played, settled
+from tests.services.router.models.test_states import Played, settled
 from tests.support.fakes import FakeClock
 from tests.support.upstreams.openai import USAGE, Reply, Upstream
 

@@ -12,7 +12,7 @@ from cli.main import legato
 from legato_protos.auth.v1 import auth_pb2, data_pb2
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.router.v1 import content_pb2
-from services.chassis.database.database import DatabaseUnavailable
+from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 

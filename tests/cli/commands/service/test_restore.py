@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cli.backups.restored_database import name_of, url_of
 from cli.supervision.completeness import Incomplete, require_complete
-from services.chassis.database.restored_database import name_of, url_of
 from services.chassis.process import failpoints
 from tests.cli.backed_up import BALANCE_NANOS, BackedUp
 from tests.e2e.upgrades.release_data import RELEASES, SECRETS, load_postgresql, load_sqlite

@@ -13,10 +13,10 @@ from cli.main import legato
 from legato_protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.router.routing.retention_promise import utc_today
-from services.router.routing.routes import DEFAULT_PATH, load_routes
+from services.router.routes.retention_promise import utc_today
+from services.router.routes.routes import DEFAULT_PATH, load_routes
 from tests.cli.played import play
-from tests.services.router.routing.test_routes import GOOD
+from tests.services.router.routes.test_routes import GOOD
 
 BIG = router_pb2.Target(
     class_id="forte",

@@ -10,7 +10,8 @@ from services.auth.parts import Parts
 from services.auth.peppers import Peppers
 from services.auth.records.times import HOUR_US
 from services.auth.service import AuthService
-from services.chassis.database.database import Database, DatabaseUnavailable
+from services.chassis.database.database import Database
+from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient, WatchCall, ping
 from tests.support.fakes import FakeClock

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, DatabaseUnavailable, open_database
+from services.chassis.database.database import Database, open_database
 from services.chassis.database.engine import LOG_MOST_BYTES
+from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.settings import SettingsError
 from tests.services.chassis.notes import add, note_ids
 

@@ -8,9 +8,10 @@ import sqlalchemy as sa
 
 from services.chassis.database import database as database_module
 from services.chassis.database import hang_watch
-from services.chassis.database.database import Database, DatabaseUnavailable
+from services.chassis.database.database import Database
 from services.chassis.database.engine import CONNECT_TIMEOUT_S, make_engine
 from services.chassis.database.hang_watch import LONG_S
+from services.chassis.database.outages import DatabaseUnavailable
 from tests.support.servers.postgres import Postgres
 
 # Within which a test that hangs is given up.

@@ -7,7 +7,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, DatabaseUnavailable, open_database
+from services.chassis.database.database import Database, open_database
+from services.chassis.database.outages import DatabaseUnavailable
 from tests.services.chassis.notes import MIGRATION, add, note_ids
 from tests.support.waiting import until
 

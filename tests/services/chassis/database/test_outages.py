@@ -13,8 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database import engine as database_engine
-from services.chassis.database.database import Database, DatabaseUnavailable, open_database
+from services.chassis.database.database import Database, open_database
 from services.chassis.database.engine import SILENCE_S, make_engine
+from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.errors import Reason
 from tests.services.chassis.notes import add, note_ids
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, SchemaTooNew, SchemaUnknown
+from services.chassis.database.database import Database
+from services.chassis.database.outages import SchemaTooNew, SchemaUnknown
 from tests.services.chassis.notes import add, note_ids
 
 # As releases up to 0.1.0 look.

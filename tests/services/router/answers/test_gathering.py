@@ -10,10 +10,10 @@ from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.router.answers import gathering
 from services.router.answers.usage_check import longest_output_tokens
+from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.prompts.tokens import count
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS
 from services.router.providers.base import Timeouts
-from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import QUICK, Router, read, refusal_of, running_router, target
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.openai import Reply, Upstream

@@ -9,7 +9,7 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
-from services.router.completion import Completions
+from services.router.chat.completion import Completions
 from services.router.grounding.assembly import MIGRATIONS
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.grounding import Grounding
@@ -20,8 +20,8 @@ from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.settings import GroundingSettings
 from services.router.providers.base import Timeouts
-from services.router.routing.class_route import ClassRoute
-from services.router.routing.target import Target
+from services.router.routes.class_route import ClassRoute
+from services.router.routes.target import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
 from tests.support.outside.searx import Searx
 from tests.support.servers.migrated import migrated_sqlite

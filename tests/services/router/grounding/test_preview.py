@@ -23,10 +23,10 @@ from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.router.completion import Completions
+from services.router.chat.completion import Completions
 from services.router.grounding.assembly import Opened
 from services.router.grounding.library import Library
-from services.router.servicers.grounding import GroundingAdminServicer
+from services.router.grounding.servicer import GroundingAdminServicer
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target
 from tests.support.certificates import Authority

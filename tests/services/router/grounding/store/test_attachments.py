@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, DatabaseUnavailable
+from services.chassis.database.database import Database
+from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.attachments import INTERRUPTED_AFTER_S, PASSAGES_AT_ONCE, Attachments
 from services.router.grounding.notes import Notes

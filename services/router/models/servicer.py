@@ -1,0 +1,103 @@
+"""The RPCs of operators: models with their state, and reloading the routes."""
+
+import asyncio
+
+from legato_protos.router.v1 import router_pb2 as pb
+from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.admission import NO_LIMIT
+from services.chassis.rpc.messages import to_message
+from services.chassis.rpc.server import Context
+from services.chassis.settings import SettingsError
+from services.router.models.states import ModelStates, WeightedModel
+from services.router.routes.diff import find_changes
+from services.router.routes.reload import Reload
+from services.router.routes.routes import RoutesMistaken
+from services.rules.model_classes import CLASSES
+
+
+class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
+    def __init__(self, model_states: ModelStates, reload: Reload) -> None:
+        self._model_states = model_states
+        self._reload = reload
+
+    async def ReloadRoutes(self, request: pb.ReloadRoutesRequest, context: Context) -> pb.ReloadRoutesResponse:
+        try:
+            self._reload.now(request.version)
+        except SettingsError as error:
+            raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
+        return pb.ReloadRoutesResponse(targets=self._targets(), version=self._model_states.routes.version)
+
+    async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
+        response = pb.ListTargetsResponse(targets=self._targets(), version=self._model_states.routes.version)
+        if request.compares_file:
+            try:
+                routes = self._reload.load()
+                response.file_version = routes.version
+                response.changes.extend(find_changes(self._model_states.routes, routes))
+            except SettingsError as error:
+                response.file_mistakes.extend(str(error).splitlines())
+        return response
+
+    async def ListOutcomes(self, request: pb.ListOutcomesRequest, context: Context) -> pb.ListOutcomesResponse:
+        kept = {class_id: self._model_states.by_class[class_id].outcomes for class_id in CLASSES}
+        return pb.ListOutcomesResponse(
+            outcomes=[
+                to_message(
+                    pb.ModelOutcomes,
+                    model,
+                    class_id=class_id,
+                    errors=model.errors,
+                    finish_reasons=model.finish_reasons,
+                )
+                for class_id, outcomes in kept.items()
+                if outcomes is not None
+                for model in outcomes.models
+            ]
+        )
+
+    async def DiffRoutes(self, request: pb.DiffRoutesRequest, context: Context) -> pb.DiffRoutesResponse:
+        try:
+            routes = await asyncio.to_thread(self._reload.read, request.text)
+        except RoutesMistaken as error:
+            return pb.DiffRoutesResponse(mistakes=error.mistakes)
+        changes = find_changes(self._model_states.routes, routes)
+        return pb.DiffRoutesResponse(version=routes.version, changes=changes)
+
+    async def ResumeCanary(self, request: pb.ResumeCanaryRequest, context: Context) -> pb.ResumeCanaryResponse:
+        models = self._model_states.by_class.get(request.class_id)
+        if models is None or models.canary is None:
+            raise LegatoError(Reason.NOT_FOUND, "The class has no canary.")
+        models.canary.resume()
+        return pb.ResumeCanaryResponse()
+
+    def _targets(self) -> list[pb.Target]:
+        targets = []
+        for class_id in CLASSES:
+            models = self._model_states.by_class[class_id]
+            if models.with_canary is not None and models.canary is not None:
+                percent, is_rolled_back = models.canary.route.percent, models.canary.is_rolled_back
+                target = self._to_target(class_id, 0, models.with_canary.tiers[0][0])
+                target.canary.CopyFrom(pb.Canary(percent=percent, is_rolled_back=is_rolled_back))
+                targets.append(target)
+            for tier, members in enumerate(models.tiers, start=1):
+                targets += (self._to_target(class_id, tier, member) for member in members)
+        return targets
+
+    def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
+        model_state = member.model_state
+        gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
+        share = model_state.saturation.share
+        until = self._model_states.routes.providers[target.provider].until
+        return to_message(
+            pb.Target,
+            *(target, breaker, gate, member, model_state.cut_prompts),
+            class_id=class_id,
+            tier=tier,
+            breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
+            share=None if share is None else share.places,
+            limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
+            canary=None,
+            promise_until=None if until is None else until.isoformat(),
+            other_region=self._model_states.other_regions.get(target.provider),
+        )

@@ -1,0 +1,78 @@
+"""Counts the tokens of a model by what its provider charges for them, and what that costs."""
+
+from typing import Final
+
+from legato_protos.type.v1.model_call_pb2 import ModelCall
+from legato_protos.type.v1.usage_pb2 import Usage
+from services.router.providers.base import ProviderUsage
+from services.router.routes.target import ProviderCost, Target
+
+# The prices of a provider; those of the prompt but the first concern its cache.
+KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
+_MILLION: Final = 10**6
+
+
+class Spending:
+    """The tokens of one model by kind, of all answers that ended."""
+
+    def __init__(self, cost: ProviderCost | None = None) -> None:
+        """`cost` is None if the routes do not state it."""
+        self._cost = cost
+        self.tokens = dict.fromkeys(KINDS, 0)
+
+    def add(self, counted: Usage, told: ProviderUsage | None) -> None:
+        """Adds an answer: `told` is what the provider reported, of which `counted` is what was believed."""
+        for kind, tokens in zip(KINDS, _by_kind(counted, told), strict=True):
+            self.tokens[kind] += tokens
+
+    def cost_nanos(self, kind: str) -> float:
+        """Returns what the provider charges for the tokens of a kind; 0 if the routes do not state it."""
+        if self._cost is None:
+            return 0
+        # Exact in integers: a price is for a million tokens, and may have fractions of a nano-dollar for one.
+        millionths: int = self.tokens[kind] * getattr(self._cost, f"{kind}_nanos")
+        return millionths // _MILLION if millionths % _MILLION == 0 else millionths / _MILLION
+
+
+def describe_call(
+    target: Target, counted: Usage, told: ProviderUsage | None = None, said: ProviderUsage | None = None
+) -> ModelCall:
+    """Describes a call for the operator's reports: `said` is what the provider reported, and `told` that as far as it
+    is plausible, by which and by our own counts it costs."""
+    call = ModelCall(provider=target.provider, model_name=target.model_name, usage=counted)
+    if said is not None:
+        usage, cached_tokens = call.usage, said.cached_tokens or 0
+        usage.prompt_tokens = counted.prompt_tokens if said.prompt_tokens is None else said.prompt_tokens
+        usage.cached_tokens = min(cached_tokens, usage.prompt_tokens)
+        if said.completion_tokens is not None:
+            usage.completion_tokens = said.completion_tokens
+        call.cache_write_tokens = said.cache_write_tokens or 0
+    if (cost := target.cost) is not None:
+        uncached, cached, written, written_1h, output = _by_kind(counted, told)
+        millionths = (
+            uncached * cost.input_nanos
+            + cached * cost.cached_input_nanos
+            + written * cost.cache_write_nanos
+            + written_1h * cost.cache_write_1h_nanos
+            + output * cost.output_nanos
+        )
+        # Rounded up once, as our own prices.
+        call.cost_nanos = -(-millionths // _MILLION)
+    return call
+
+
+def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, int, int, int, int]:
+    """Returns the tokens in the order of KINDS."""
+    cached_tokens = counted.cached_tokens
+    unwritten_tokens = counted.prompt_tokens - cached_tokens
+    if told is None or not told.cache_write_tokens:
+        return unwritten_tokens, cached_tokens, 0, 0, counted.completion_tokens
+    written_tokens = min(told.cache_write_tokens, unwritten_tokens)
+    hour_tokens = min(told.cache_write_1h_tokens or 0, written_tokens)
+    return (
+        unwritten_tokens - written_tokens,
+        cached_tokens,
+        written_tokens - hour_tokens,
+        hour_tokens,
+        counted.completion_tokens,
+    )

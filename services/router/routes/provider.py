@@ -1,0 +1,79 @@
+"""Reads a provider of the routes file."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from services.chassis.http_client.origin import has_host
+from services.router.providers import KINDS
+from services.router.providers.base import ProviderRoute
+from services.router.providers.openai.known_hosts import host_of
+from services.router.routes import file as kinds
+from services.router.routes.api_keys import KeySource
+from services.router.routes.file import Table
+from services.router.routes.region import read_region
+from services.router.routes.retention_promise import is_own_host, read_promise
+
+_OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+
+
+def read_provider(name: str, table: Table, keys: KeySource, today: date) -> ProviderRoute:
+    """Reads a provider, whose promise to retain no data must hold today."""
+    kind = table.choose("kind", tuple(KINDS))
+    route = ProviderRoute(name, kind)
+    if kind in KINDS and KINDS[kind].needs_address:
+        route = _read_remote(name, kind, table, keys, today)
+    if kind in KINDS:
+        # The keys of an unknown kind of provider cannot be checked.
+        table.finish()
+    return route
+
+
+def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: date) -> ProviderRoute:
+    lack = "must be true" if table.has("zero_retention") else "is missing"
+    if table.read("zero_retention", Any, None) is not True:
+        table.mistake("zero_retention", f"{lack}: only providers that retain no data are used")
+    versions = KINDS[kind].versions
+    base_url = read_address(table)
+    host = (urlsplit(base_url).hostname or "") if has_host(base_url) else ""
+    evidence, until = read_promise(table, host, today)
+    api_key, api_key_file = keys.read(table, is_needed=bool(versions))
+    route = ProviderRoute(
+        name,
+        kind,
+        base_url=base_url,
+        evidence=evidence,
+        until=until,
+        region=read_region(table, host),
+        api_key=api_key,
+        api_key_file=api_key_file,
+        extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
+    )
+    known = host_of(base_url)
+    if kind == "openai":
+        is_own = bool(host) and is_own_host(host)
+        route = replace(
+            route,
+            prompt_cache_key=known.takes_cache_key,
+            # A server of one's own ignores the field, or may pass it on.
+            no_store=known.takes_no_store or is_own,
+            always_max_tokens=not (known.needs_no_limit or is_own),
+        )
+    flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}
+    if versions:
+        return replace(route, version=table.choose("version", versions), **flags)
+    return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, known.output_field), **flags)
+
+
+def read_address(table: Table, key: str = "base_url") -> str:
+    url: str = table.read(key, kinds.TEXT)
+    if url and not url.startswith(("http://", "https://")):
+        table.mistake(key, "must start with http:// or https://")
+    elif url and not has_host(url):
+        table.mistake(key, "must have a host, and a valid port if it has one")
+    elif url and (urlsplit(url).username is not None or urlsplit(url).fragment):
+        table.mistake(key, "must have no user, no password and no fragment (#)")
+    return url

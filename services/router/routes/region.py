@@ -1,0 +1,49 @@
+"""The region of a provider's server, as far as its name tells.
+
+No region is required: messages go wherever the routes send them (`services/rules/residency.py`). But a stated region
+must not contradict what the server says of itself.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from services.router.routes import file as kinds
+from services.router.routes.file import Table
+
+# Vendors that have the region in the names of their servers.
+_REGIONAL_NAMES: Final = [
+    re.compile(rf"(?:.*\.)?{pattern}")
+    for pattern in (
+        # Amazon, including private endpoints.
+        r"([a-z]{2}(?:-[a-z]+)+-\d)\.(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)",
+        # Microsoft.
+        r"([a-z]+\d?)\.api\.cognitive\.microsoft\.com",
+        r"([a-z]+\d?)\.(?:models\.ai|inference\.ml)\.azure\.com",
+        # Google: a region, and a part of the world.
+        r"([a-z]+-[a-z]+\d+)-aiplatform\.googleapis\.com",
+        r"([a-z0-9-]+)\.rep\.googleapis\.com",
+        # OpenAI.
+        r"([a-z]{2})\.api\.openai\.com",
+    )
+]
+
+
+def region_of(host: str) -> str | None:
+    """Returns the region that a host name tells, in its vendor's words."""
+    found = (pattern.fullmatch(host.lower()) for pattern in _REGIONAL_NAMES)
+    return next((match[1] for match in found if match is not None), None)
+
+
+def read_region(table: Table, host: str) -> str:
+    region: str = table.read("region", kinds.TEXT, "")
+    told = region_of(host)
+    if region and told is not None and told != region.lower():
+        table.mistake("region", f'is "{region}", but {host} is in {told}')
+    return region
+
+
+def find_other_region(region: str, names: Iterable[str]) -> str | None:
+    """Returns a region that the names in a server's certificate tell, if they tell any and not the stated one."""
+    told = {found for name in names if (found := region_of(name.removeprefix("*."))) is not None}
+    return min(told) if region and told and region.lower() not in told else None
