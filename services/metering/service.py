@@ -104,7 +104,7 @@ class MeteringService:
 
 
 class Limits(NamedTuple):
-    """What all replicas share in Valkey, or what one keeps in memory."""
+    """The limits of keys and of models, which all replicas share in Valkey, or one keeps in memory."""
 
     limiter: Limiter
     model_shares: ModelShareStore
