@@ -64,8 +64,8 @@ def _require_same(databases: "Mapping[str, Database]", manifest: Manifest) -> No
 
 
 def _continue_epochs(auth: "Database", now: datetime) -> None:
-    from services.auth.records.times import to_micros
-    from services.auth.store.epochs import continue_epochs_after_restore
+    from services.auth.core.times import to_micros
+    from services.auth.keys.store.epochs import continue_epochs_after_restore
 
     with auth.transaction(writes=True) as connection:
         continue_epochs_after_restore(connection, to_micros(now))
@@ -82,8 +82,8 @@ def _audit_log(auth: "Database", peppers: str | None) -> list[str]:
     """Verifies the chain of the users' audit log, which takes the peppers."""
     if peppers is None:
         return []
-    from services.auth.audit.log import AuditLog
-    from services.auth.peppers import parse_peppers
+    from services.auth.core.audit_log import AuditLog
+    from services.auth.core.peppers import parse_peppers
     from services.chassis.timing.deadlines import SystemClock
 
     with auth.transaction(writes=False) as connection:

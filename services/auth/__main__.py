@@ -3,9 +3,9 @@
 import asyncio
 
 from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
-from services.auth.audit.retention import AuditRetention
+from services.auth.audit.rules.retention import AuditRetention
+from services.auth.core.peppers import parse_peppers
 from services.auth.metrics import show_auth
-from services.auth.peppers import parse_peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
 from services.chassis.database.clock import DatabaseClock

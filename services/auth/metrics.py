@@ -1,7 +1,7 @@
 """Auth's metrics for Prometheus."""
 
-from services.auth.audit.copy import AuditCopy
-from services.auth.audit.retention import AuditRetention
+from services.auth.audit.rules.copy import AuditCopy
+from services.auth.audit.rules.retention import AuditRetention
 from services.auth.service import AuthService
 from services.chassis.telemetry.metrics import Registry
 

@@ -6,50 +6,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.auth.audit.copy import AuditCopy
-from services.auth.audit.copy_end import CopyEnd
-from services.auth.encryption import TextCipher, parse_encryption_key
-from services.auth.keys.callers import Callers
-from services.auth.keys.keys import Keys
-from services.auth.keys.last_uses import LastUses
-from services.auth.keys.playground import PlaygroundTokens
-from services.auth.keys.verifier import Verifier
-from services.auth.keys.watch import Watches
-from services.auth.notices.delivery import NoticeDelivery
-from services.auth.notices.loop import NoticeLoop
-from services.auth.notices.networks import KeyNetworks
-from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.webhook_client import WebhookClient
+from services.auth.accounts.servicer import AccountAdminServicer
+from services.auth.audit.rules.copy import AuditCopy
+from services.auth.audit.rules.copy_end import CopyEnd
+from services.auth.audit.servicer import AuditServicer
+from services.auth.core.encryption import TextCipher, parse_encryption_key
+from services.auth.core.parts import Parts, Sleep
+from services.auth.core.peppers import Peppers
+from services.auth.core.records.accounts import NO_LIMITS, KeyLimits
+from services.auth.core.store.encrypted import encrypt_anew, use_cipher
+from services.auth.core.store.tables import metadata
+from services.auth.keys.records import Changes
+from services.auth.keys.rules.callers import Callers
+from services.auth.keys.rules.keys import Keys
+from services.auth.keys.rules.last_uses import LastUses
+from services.auth.keys.rules.playground import PlaygroundTokens
+from services.auth.keys.rules.verifier import Verifier
+from services.auth.keys.rules.watch import Watches
+from services.auth.keys.servicer.auth import AuthServicer
+from services.auth.keys.servicer.callers import CallerAdminServicer
+from services.auth.keys.servicer.keys import KeyAdminServicer
+from services.auth.keys.servicer.maintenance import MaintenanceAdminServicer
+from services.auth.keys.store.epochs import changes_since, find_contradicted, note_peppers
+from services.auth.notices.rules.delivery import NoticeDelivery
+from services.auth.notices.rules.loop import NoticeLoop
+from services.auth.notices.rules.networks import KeyNetworks
+from services.auth.notices.rules.recording import NoticeRecorder
+from services.auth.notices.rules.webhook_client import WebhookClient
+from services.auth.notices.servicer import NoticeServicer
 from services.auth.origins import parse_origins
-from services.auth.parts import Parts, Sleep
-from services.auth.peppers import Peppers
-from services.auth.records.accounts import NO_LIMITS, KeyLimits
-from services.auth.records.keys import Changes
-from services.auth.servicers.accounts import AccountAdminServicer
-from services.auth.servicers.audit import AuditServicer
-from services.auth.servicers.auth import AuthServicer
-from services.auth.servicers.callers import CallerAdminServicer
-from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
-from services.auth.servicers.data import DataServicer
-from services.auth.servicers.keys import KeyAdminServicer
-from services.auth.servicers.maintenance import MaintenanceAdminServicer
-from services.auth.servicers.members import AccountServicer
-from services.auth.servicers.notices import NoticeServicer
-from services.auth.servicers.own_user import UserServicer
-from services.auth.servicers.sign_in import SignInServicer
-from services.auth.servicers.users import UserAdminServicer
-from services.auth.sign_in.oidc import OidcClient, OidcIssuer
-from services.auth.sign_in.oidc_sign_in import OidcSignIn
-from services.auth.sign_in.passkeys import Passkeys
-from services.auth.sign_in.password_sign_in import PasswordSignIn
-from services.auth.sign_in.sign_in import SignIn
-from services.auth.sign_in.totp import CredentialCipher
-from services.auth.store.encrypted import encrypt_anew, use_cipher
-from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
-from services.auth.store.tables import metadata
-from services.auth.users.mail import Mail
-from services.auth.users.sessions import Sessions
-from services.auth.users.smtp import MailSender
+from services.auth.people.servicer.data import DataServicer
+from services.auth.people.servicer.members import AccountServicer
+from services.auth.people.servicer.users import UserAdminServicer
+from services.auth.sign_in.rules.mail import Mail
+from services.auth.sign_in.rules.oidc import OidcClient, OidcIssuer
+from services.auth.sign_in.rules.oidc_sign_in import OidcSignIn
+from services.auth.sign_in.rules.passkeys import Passkeys
+from services.auth.sign_in.rules.password_sign_in import PasswordSignIn
+from services.auth.sign_in.rules.sessions import Sessions
+from services.auth.sign_in.rules.sign_in import SignIn
+from services.auth.sign_in.rules.smtp import MailSender
+from services.auth.sign_in.rules.totp import CredentialCipher
+from services.auth.sign_in.servicer.credentials import CredentialServicer, SignInMethodServicer
+from services.auth.sign_in.servicer.own_user import UserServicer
+from services.auth.sign_in.servicer.sign_in import SignInServicer
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
 from services.chassis.database.erasing import overwrite_what_is_deleted
@@ -132,7 +132,7 @@ class AuthService:
         self.servicers = [
             AuthServicer(self.verifier, callers, self.watches),
             AccountAdminServicer(parts),
-            KeyAdminServicer(Keys(parts), sessions),
+            KeyAdminServicer(Keys(parts), sessions.require_signer),
             CallerAdminServicer(callers),
             MaintenanceAdminServicer(parts),
             SignInServicer(parts, sign_in, passwords, sessions),

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from services.auth.encryption import parse_encryption_key
-from services.auth.notices.webhook_client import WebhookClient
+from services.auth.core.encryption import parse_encryption_key
+from services.auth.core.peppers import parse_peppers
+from services.auth.core.records.accounts import KeyLimits
+from services.auth.notices.rules.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
-from services.auth.peppers import parse_peppers
-from services.auth.records.accounts import KeyLimits
-from services.auth.sign_in.oidc import parse_oidc_client
-from services.auth.users.smtp import MailSender, parse_mail_server
+from services.auth.sign_in.rules.oidc import parse_oidc_client
+from services.auth.sign_in.rules.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.process.settings import ServiceSettings
 from services.chassis.rpc.replicas import parse_endpoints

@@ -11,8 +11,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from cli.main import legato
-from services.auth.peppers import parse_peppers
-from services.auth.store.epochs import note_peppers
+from services.auth.core.peppers import parse_peppers
+from services.auth.keys.store.epochs import note_peppers
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer

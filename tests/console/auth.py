@@ -12,20 +12,24 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from legato_protos.type.v1.method_access_pb2 import TokenRule
-from services.auth.encryption import TextCipher, parse_encryption_key
-from services.auth.notices.webhook_client import WebhookClient
-from services.auth.records.accounts import Account, KeyLimits
-from services.auth.records.audit import AuditEvent
-from services.auth.records.keys import Key
-from services.auth.records.notices import Delivery, Webhook
-from services.auth.records.users import Invitation, SignInMethod, User, UserSession
+from services.auth.core import codes
+from services.auth.core.encryption import TextCipher, parse_encryption_key
+from services.auth.core.records.accounts import Account, KeyLimits
+from services.auth.core.records.audit import AuditEvent
+from services.auth.core.records.users import SignInMethod, User, UserSession
+from services.auth.core.store import tables
+from services.auth.core.store.encrypted import encrypt_anew, use_cipher
+from services.auth.keys.records import Key
+from services.auth.keys.store import tables as key_tables
+from services.auth.notices.records import Delivery, Webhook
+from services.auth.notices.rules.webhook_client import WebhookClient
+from services.auth.notices.store import tables as notice_tables
 from services.auth.service import MIGRATIONS, AuthService, ConsoleOptions
-from services.auth.sign_in.oidc import OidcClient
-from services.auth.store import notice_tables, tables, user_tables
-from services.auth.store import sessions as stored_sessions
-from services.auth.store.encrypted import encrypt_anew, use_cipher
-from services.auth.users import codes
-from services.auth.users.smtp import MailSender, MailServer
+from services.auth.sign_in.records import Invitation
+from services.auth.sign_in.rules.oidc import OidcClient
+from services.auth.sign_in.rules.smtp import MailSender, MailServer
+from services.auth.sign_in.store import sessions as stored_sessions
+from services.auth.sign_in.store import tables as user_tables
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.database.records import RecordT, find_all
@@ -192,7 +196,7 @@ class Auth:
 
     def add_keys(self, *keys: Key) -> None:
         with self._writing() as connection:
-            add_records(connection, tables.keys, keys, digest=b"")
+            add_records(connection, key_tables.keys, keys, digest=b"")
 
     def add_key(self, name: str, **values: Any) -> Key:
         key = auth_rows.key(len(self.list_keys()) + 1, name, **values)
@@ -225,7 +229,7 @@ class Auth:
         )  # fmt: skip
         digest = PEPPERS.digest_code(codes.SESSION, token)
         with self._writing() as connection:
-            add_records(connection, user_tables.sessions, [session], digest=digest)
+            add_records(connection, tables.sessions, [session], digest=digest)
         return token
 
     def end_sessions(self) -> None:
@@ -235,38 +239,38 @@ class Auth:
     def grow_stale(self) -> None:
         """Lets the user's last proof of who they are be long ago, in all sessions of this test."""
         self._proved_us = before_us(hours=1)
-        self._execute(sa.update(user_tables.sessions).values(authenticated_at_us=self._proved_us))
+        self._execute(sa.update(tables.sessions).values(authenticated_at_us=self._proved_us))
 
     def be_operator(self, *, is_operator: bool = True) -> None:
         self.change_user(is_operator=is_operator)
 
     def set_role(self, role: AccountRole, user_id: str = USER_ID) -> None:
-        self._execute(sa.update(user_tables.memberships).filter_by(user_id=user_id).values(role=role))
+        self._execute(sa.update(tables.memberships).filter_by(user_id=user_id).values(role=role))
 
     def leave_account(self) -> None:
-        self._execute(sa.delete(user_tables.memberships).filter_by(user_id=USER_ID))
+        self._execute(sa.delete(tables.memberships).filter_by(user_id=USER_ID))
 
     def join(self, role: AccountRole) -> None:
         """Makes the user a member of the account again."""
         values = {"account_id": ACCOUNT_ID, "user_id": USER_ID, "role": role, "joined_at_us": NOW_US}
-        self._execute(sa.insert(user_tables.memberships).values(values))
+        self._execute(sa.insert(tables.memberships).values(values))
 
     def change_user(self, **values: Any) -> None:
-        self._execute(_own(user_tables.users).values(values))
+        self._execute(_own(tables.users).values(values))
 
     def change_account(self, **values: Any) -> None:
         self._execute(sa.update(tables.accounts).filter_by(account_id=ACCOUNT_ID).values(values))
 
     def change_key(self, key_id: str, /, **values: Any) -> None:
-        self._execute(sa.update(tables.keys).filter_by(key_id=key_id).values(values))
+        self._execute(sa.update(key_tables.keys).filter_by(key_id=key_id).values(values))
 
     def change_keys(self, **values: Any) -> None:
         """Changes all keys of the visitor's account."""
-        self._execute(sa.update(tables.keys).filter_by(account_id=ACCOUNT_ID).values(values))
+        self._execute(sa.update(key_tables.keys).filter_by(account_id=ACCOUNT_ID).values(values))
 
     def falsify_event(self, event_no: int) -> None:
         """Changes what the audit log says."""
-        self._execute(sa.update(user_tables.audit_events).filter_by(event_no=event_no).values(action="key.created"))
+        self._execute(sa.update(tables.audit_events).filter_by(event_no=event_no).values(action="key.created"))
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -284,18 +288,18 @@ class Auth:
 
     def list_keys(self, account_id: str = ACCOUNT_ID) -> list[Key]:
         """Returns the keys of an account in the order in which they were added."""
-        return self._all(Key, tables.keys, account_id=account_id)
+        return self._all(Key, key_tables.keys, account_id=account_id)
 
     def key(self, key_id: str) -> Key:
-        [found] = self._all(Key, tables.keys, key_id=key_id)
+        [found] = self._all(Key, key_tables.keys, key_id=key_id)
         return found
 
     def users(self) -> list[User]:
-        return self._all(User, user_tables.users)
+        return self._all(User, tables.users)
 
     def sessions(self) -> list[UserSession]:
         """Returns those of the user."""
-        return self._all(UserSession, user_tables.sessions, user_id=USER_ID)
+        return self._all(UserSession, tables.sessions, user_id=USER_ID)
 
     def has_link(self) -> bool:
         with self.database.transaction(writes=False) as connection:
@@ -319,11 +323,11 @@ class Auth:
 
     def wants_mail(self) -> bool:
         with self.database.transaction(writes=False) as connection:
-            return bool(connection.scalar(sa.select(user_tables.memberships.c.is_mailed).filter_by(user_id=USER_ID)))
+            return bool(connection.scalar(sa.select(tables.memberships.c.is_mailed).filter_by(user_id=USER_ID)))
 
     def events(self, *actions: str) -> list[AuditEvent]:
         """Returns what the audit log has of these actions, the oldest first."""
-        found = self._all(AuditEvent, user_tables.audit_events)
+        found = self._all(AuditEvent, tables.audit_events)
         return [event for event in found if event.action in actions]
 
     def kept_results(self) -> list[bytes]:

@@ -6,28 +6,23 @@ from typing import Any, Final
 import sqlalchemy as sa
 from argon2 import PasswordHasher
 
-from services.auth.audit.log import AuditLog
-from services.auth.notices.words import make_notice
-from services.auth.peppers import Peppers
-from services.auth.records.accounts import Account, ClassAllowance, KeyLimits
-from services.auth.records.audit import Outcome
-from services.auth.records.keys import Key, Scope
-from services.auth.records.notices import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
-from services.auth.records.times import hour_of
-from services.auth.records.users import (
-    Invitation,
-    OidcIdentity,
-    Passkey,
-    Password,
-    SignInMethod,
-    Totp,
-    User,
-    UserSession,
-)
-from services.auth.sign_in.totp import STEP_US, CredentialCipher, code_at
-from services.auth.store import codes as stored_codes
-from services.auth.store import notice_tables, tables, user_tables
-from services.auth.users import codes
+from services.auth.core import codes
+from services.auth.core.audit_log import AuditLog
+from services.auth.core.peppers import Peppers
+from services.auth.core.records.accounts import Account, ClassAllowance, KeyLimits
+from services.auth.core.records.audit import Outcome
+from services.auth.core.records.users import SignInMethod, User, UserSession
+from services.auth.core.store import tables
+from services.auth.core.times import hour_of
+from services.auth.keys.records import Key, Scope
+from services.auth.keys.store import tables as key_tables
+from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
+from services.auth.notices.rules.words import make_notice
+from services.auth.notices.store import tables as notice_tables
+from services.auth.sign_in.records import Invitation, OidcIdentity, Passkey, Password, Totp
+from services.auth.sign_in.rules.totp import STEP_US, CredentialCipher, code_at
+from services.auth.sign_in.store import codes as stored_codes
+from services.auth.sign_in.store import tables as user_tables
 from services.chassis.access_tokens import AccountRole
 from services.chassis.changes import Change
 from services.chassis.database.records import values_of
@@ -90,7 +85,7 @@ def write_account(connection: sa.Connection) -> None:
         User(MEMBER_ID, "Charles Babbage", "charles@example.ca", before_us(days=10)),
     ]
     add_records(connection, tables.accounts, [account])
-    add_records(connection, user_tables.users, users)
+    add_records(connection, tables.users, users)
     _add_member(connection, ACCOUNT_ID, USER_ID, AccountRole.OWNER, 90)
     _add_member(connection, ACCOUNT_ID, MEMBER_ID, AccountRole.MEMBER, 10)
     write_link(connection)
@@ -98,7 +93,7 @@ def write_account(connection: sa.Connection) -> None:
         "sess_phone", USER_ID, before_us(hours=30), before_us(hours=30), before_us(hours=5), "2001:db8::/48",
         "Safari on iPhone", SignInMethod.LINK,
     )  # fmt: skip
-    add_records(connection, user_tables.sessions, [on_phone], digest=b"the phone's")
+    add_records(connection, tables.sessions, [on_phone], digest=b"the phone's")
     invitation = Invitation(
         "inv_1", ACCOUNT_ID, "grace@example.ca", AccountRole.MEMBER, MEMBER_ID, before_us(days=1), before_us(days=-6)
     )
@@ -131,7 +126,7 @@ def write_use(connection: sa.Connection) -> None:
         ),
         key(5, "Trial", created_at_us=before_us(days=220), expires_at_us=before_us(days=20)),
     )  # fmt: skip
-    add_records(connection, tables.keys, keys, digest=b"")
+    add_records(connection, key_tables.keys, keys, digest=b"")
     passkeys = (
         Passkey("pk_1", USER_ID, b"1", b"", 0, "localhost", "Work laptop", False, before_us(days=80), used(hours=5)),
         Passkey("pk_2", USER_ID, b"2", b"", 0, "localhost", "Phone", True, before_us(days=12)),
@@ -185,9 +180,9 @@ def write_service(connection: sa.Connection) -> None:
         )
         for number, name in enumerate(("Website chat", "Nightly report", "Old laptop"), start=1)
     ]  # fmt: skip
-    add_records(connection, tables.keys, keys, digest=b"")
+    add_records(connection, key_tables.keys, keys, digest=b"")
     grace = User("user_3", "Grace Hopper", "grace@example.ca", before_us(days=5), disabled_at_us=before_us(days=1))
-    add_records(connection, user_tables.users, [grace])
+    add_records(connection, tables.users, [grace])
     for user_id in (MEMBER_ID, grace.user_id):
         _add_member(connection, OTHER_ACCOUNT_ID, user_id, AccountRole.OWNER, 5)
     for hours, (action, object_id) in zip(
@@ -263,7 +258,7 @@ def _add_notice(connection: sa.Connection, notice: OwnerNotice, *deliveries: Del
 
 def _add_member(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole, days: int) -> None:
     row = {"account_id": account_id, "user_id": user_id, "role": role, "joined_at_us": before_us(days=days)}
-    connection.execute(user_tables.memberships.insert(), [row])
+    connection.execute(tables.memberships.insert(), [row])
 
 
 def _append_event(

@@ -35,4 +35,4 @@ def test_messages_are_not_repeated_under_the_name_of_a_service() -> None:
 
 
 def test_auth_creates_keys_in_one_place() -> None:
-    assert modules_with("key_format.mint()") == ["services/auth/keys/keys.py", "services/auth/store/keys.py"]
+    assert modules_with("key_format.mint()") == ["services/auth/keys/rules/keys.py", "services/auth/keys/store/keys.py"]

@@ -4,7 +4,7 @@ import pytest
 
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
 from legato_protos.auth.v1.users_pb2 import CreateUserRequest
-from services.auth.peppers import Peppers
+from services.auth.core.peppers import Peppers
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.auth.service import AuthService
 from services.chassis.database.database import Database, open_database

@@ -19,7 +19,7 @@ from legato_protos.auth.v1.auth_pb2_grpc import (
     MaintenanceAdminServiceStub,
 )
 from legato_protos.auth.v1.callers_pb2_grpc import CallerAdminServiceStub
-from services.auth.peppers import Peppers
+from services.auth.core.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

@@ -11,8 +11,7 @@ from services.router.routes.class_route import SETTINGS
 from services.router.routes.routes import Routes
 from services.router.routes.target import Target
 
-# In an address: a user with a password, and a query.
-_PASSWORD: Final = re.compile(r"//[^/@]*@")
+# Of an address: it may have a token. A user and a password are refused.
 _QUERY: Final = re.compile(r"\?.*")
 # Named, but never shown.
 _HIDDEN: Final = {"api_key": "key", "extra_json": "body"}
@@ -60,8 +59,8 @@ def _set_in(described: Any) -> dict[str, Any]:
 
 
 def _masked(value: object) -> object:
-    """Returns an address without what may be secret in it: a password, and its query."""
-    return _QUERY.sub("?***", _PASSWORD.sub("//***@", value)) if isinstance(value, str) else value
+    """Returns an address without its query, which may be secret."""
+    return _QUERY.sub("?***", value) if isinstance(value, str) else value
 
 
 def _hidden_changes(current: Routes, wanted: Routes) -> list[str]:

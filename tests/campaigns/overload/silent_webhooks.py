@@ -1,5 +1,5 @@
 """Webhooks of some accounts that take notices and never answer, while those of others get theirs. Its short form is
-tests/services/auth/notices/test_silent_receivers.py."""
+tests/services/auth/notices/rules/test_silent_receivers.py."""
 
 import time
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Final
 
 from cli.connection import call_service
 from legato_protos.auth.v1 import notices_pb2 as pb
-from services.auth.notices.webhook_client import TIMEOUT_S
-from services.auth.servicers.notices import WEBHOOKS_MOST
+from services.auth.notices.rules.webhook_client import TIMEOUT_S
+from services.auth.notices.servicer import WEBHOOKS_MOST
 from tests.services.auth.notices.receiver import Receiver
 from tests.support.service import Service
 from tests.support.waiting import wait_until

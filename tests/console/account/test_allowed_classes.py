@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.auth.records.accounts import ALL_CLASSES, ClassAllowance
+from services.auth.core.records.accounts import ALL_CLASSES, ClassAllowance
 from tests.console.harness import ConsoleHarness
 
 KEY_ID = "key_0000000000000001"

@@ -1,6 +1,6 @@
 """Keys by their public ids."""
 
-from services.auth.key_format import ApiKey
+from services.auth.core.key_format import ApiKey
 from tests.console.harness import ConsoleHarness
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from services.auth.records.accounts import ClassAllowance
-from services.auth.wire.messages import SWITCHES
+from services.auth.core.messages import SWITCHES
+from services.auth.core.records.accounts import ClassAllowance
 from services.chassis.access_tokens import AccountRole
 from services.rules.model_classes import CLASSES
 from tests.console.auth_rows import MEMBER_ID, USER_ID

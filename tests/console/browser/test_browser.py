@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from console.web.assets import Assets
-from services.auth.key_format import ApiKey
+from services.auth.core.key_format import ApiKey
 from tests.console.auth import CODE_PATTERN, KEY_PATTERN, only_match
 from tests.console.auth_rows import CODE, INVITATION
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage, sizes_of_responses

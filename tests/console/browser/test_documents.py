@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from services.auth.wire.messages import SWITCHES
+from services.auth.core.messages import SWITCHES
 from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
 from tests.console.browser.french import in_french

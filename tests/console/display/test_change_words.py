@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from console.display.change_words import FIELDS, NOTICE_KINDS, change_words
-from services.auth.audit import changes as audit_changes
-from services.auth.records.notices import KINDS
+from services.auth.core import changes as audit_changes
+from services.auth.notices.records import KINDS
 from services.chassis.changes import Change
 
 

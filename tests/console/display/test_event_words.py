@@ -10,9 +10,9 @@ import services.auth
 import services.metering
 from console.display.event_words import ACTIONS, KINDS, OF_ACCOUNTS, event_words
 from legato_protos.auth.v1 import users_pb2 as pb
-from services.auth.records.notices import KINDS as NOTICE_KINDS
-from services.auth.records.users import SignInMethod
-from services.auth.servicers.audit import _ACTION_NAMES
+from services.auth.audit.servicer import _ACTION_NAMES
+from services.auth.core.records.users import SignInMethod
+from services.auth.notices.records import KINDS as NOTICE_KINDS
 from services.chassis.access_tokens import AccountRole
 from services.chassis.changes import Change, from_changes
 

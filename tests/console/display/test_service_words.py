@@ -7,7 +7,7 @@ import pytest
 
 from console.display.language import EnglishText
 from console.display.service_words import MESSAGES, service_words
-from services.auth.notices.words import summarise
+from services.auth.notices.rules.words import summarise
 from services.rules.model_comparison import OutcomeSum, compare
 
 SERVICES = Path(__file__).parents[3] / "services"

@@ -8,13 +8,14 @@ import pytest
 
 from edge.backends.auth import Scope
 from legato_protos.auth.v1 import users_pb2
-from services.auth.keys.playground import IssuedToken
-from services.auth.peppers import Peppers
-from services.auth.records.users import Client, SignInMethod
+from services.auth.core.peppers import Peppers
+from services.auth.core.records.users import SignInMethod
+from services.auth.core.store import Connection
+from services.auth.core.store.users import require_user
+from services.auth.keys.rules.playground import IssuedToken
 from services.auth.service import AuthService
-from services.auth.store import Connection
-from services.auth.store.users import require_user
-from services.auth.users.sessions import SignedIn
+from services.auth.sign_in.records import Client
+from services.auth.sign_in.rules.sessions import SignedIn
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

@@ -9,7 +9,7 @@ import pytest
 from edge.access.principal_cache import LEASE_S
 from edge.backends.auth import NAME, AuthClient, AuthReplica, Scope
 from legato_protos.auth.v1 import auth_pb2 as pb
-from services.auth.peppers import Peppers
+from services.auth.core.peppers import Peppers
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

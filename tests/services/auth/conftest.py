@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from services.auth.peppers import Peppers
+from services.auth.core.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.rpc.channel import open_channel
@@ -63,6 +64,12 @@ def database(database_url: str) -> Iterator[Database]:
     opened = Database(database_url, "auth")
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def writing(database: Database) -> Iterator[sa.Connection]:
+    with database.transaction(writes=True) as connection:
+        yield connection
 
 
 @pytest.fixture

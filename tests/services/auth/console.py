@@ -11,8 +11,8 @@ from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc, callers_pb2_grpc, cre
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from legato_protos.type.v1.access_token_pb2 import AccountRole
-from services.auth.peppers import Peppers
-from services.auth.records.accounts import KeyLimits
+from services.auth.core.peppers import Peppers
+from services.auth.core.records.accounts import KeyLimits
 from services.auth.service import AuthService, ConsoleOptions
 from services.chassis.access_tokens import METADATA_KEY, Access, current_access
 from services.chassis.database.database import Database

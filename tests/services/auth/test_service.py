@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from legato_protos.auth.v1 import auth_pb2 as pb
-from services.auth.peppers import Peppers
+from services.auth.core.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

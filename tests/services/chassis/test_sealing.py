@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.auth.sign_in.totp import CredentialCipher
+from services.auth.sign_in.rules.totp import CredentialCipher
 from services.chassis.sealing import CannotOpen, Sealed, SingleUseKey, VersionedSealer
 from services.router.grounding import sealing as grounding_sealing
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.auth.records.accounts import ClassAllowance, KeyLimits
-from services.auth.records.keys import Scope
-from services.auth.records.times import DAY_US
+from services.auth.core.records.accounts import ClassAllowance, KeyLimits
+from services.auth.core.times import DAY_US
+from services.auth.keys.records import Scope
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SpendLimits

@@ -2,7 +2,7 @@
 
 import re
 
-from services.auth.records.accounts import KeyLimits
+from services.auth.core.records.accounts import KeyLimits
 from services.chassis.access_tokens import AccountRole
 from tests.console.backends import not_answering
 from tests.console.clock import NOW_US

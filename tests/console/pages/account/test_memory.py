@@ -1,6 +1,6 @@
 import pytest
 
-from services.auth.wire.messages import SWITCHES
+from services.auth.core.messages import SWITCHES
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from tests.console.backends import not_answering

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from console.pages.account.models import CHATS, PURPOSES, ModelClass
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.router.v1 import router_pb2
-from services.auth.records.accounts import ClassAllowance
+from services.auth.core.records.accounts import ClassAllowance
 from services.chassis.access_tokens import AccountRole
 from services.chassis.money import format_usd
 from services.metering.ledger.prices import Usage

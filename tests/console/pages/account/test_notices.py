@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.auth.records.notices import DeliveryState
+from services.auth.notices.records import DeliveryState
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from tests.console.auth import WEBHOOK_SECRET_PATTERN, only_match

@@ -1,7 +1,7 @@
 import re
 from decimal import Decimal
 
-from services.auth.wire.messages import SWITCHES
+from services.auth.core.messages import SWITCHES
 from services.chassis.errors import LegatoError, Reason
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness

@@ -1,7 +1,7 @@
 """Whose a key is."""
 
 from console.routes import PAGES
-from services.auth.key_format import ApiKey
+from services.auth.core.key_format import ApiKey
 from tests.console.auth_rows import OTHER_ACCOUNT_ID, OTHER_KEY_ID
 from tests.console.harness import ConsoleHarness
 

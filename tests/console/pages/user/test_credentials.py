@@ -3,7 +3,7 @@
 import base64
 import re
 
-from services.auth.sign_in.totp import STEP_US, code_at
+from services.auth.sign_in.rules.totp import STEP_US, code_at
 from tests.console.auth_rows import PASSWORD
 from tests.console.clock import NOW_US
 from tests.console.harness import ConsoleHarness

@@ -4,7 +4,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth.store.tables import metadata
+from services.auth.core.store.tables import metadata
 from services.chassis.database.database import Database
 
 

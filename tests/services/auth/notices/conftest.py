@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from services.auth.notices.webhook_client import WebhookClient
-from services.auth.peppers import Peppers
+from services.auth.core.peppers import Peppers
+from services.auth.notices.rules.webhook_client import WebhookClient
 from services.auth.service import AuthService, ConsoleOptions
-from services.auth.users.smtp import MailSender
+from services.auth.sign_in.rules.smtp import MailSender
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import OPTIONS, ORIGIN, console, console_role  # noqa: F401
 from tests.services.auth.notices.receiver import Receiver
-from tests.services.auth.users.test_mail import box, certificate, made_box, sender  # noqa: F401
+from tests.services.auth.sign_in.rules.test_mail import box, certificate, made_box, sender  # noqa: F401
 from tests.support.fakes import FakeClock
 
 

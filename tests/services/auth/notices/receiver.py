@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
-from services.auth.notices.webhook_client import SIGNATURE_HEADER
+from services.auth.notices.rules.webhook_client import SIGNATURE_HEADER
 
 Behaviour = int | Literal["hang", "drip", "garbage", "close"]
 PATIENCE_S = 60

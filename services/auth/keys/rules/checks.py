@@ -1,0 +1,73 @@
+"""Validates what requests say of keys and of those who call with them: the checks of all requests are in
+services/auth/core/checks.py."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from services.auth.core.checks import refusal
+from services.auth.core.records.accounts import ClassAllowance
+from services.auth.core.times import to_micros
+from services.auth.keys.records import Scope
+
+EXPIRY_DAYS: Final = (30, 90, 365)
+KEYS_AT_ONCE_MOST: Final = 1_000
+LONGEST_SEARCH: Final = 100
+UNUSED_DAYS_MOST: Final = 36_500
+
+_CALLER: Final = re.compile("[a-z0-9][a-z0-9.-]{0,99}")
+
+
+def caller_name(given: str) -> str:
+    if not is_caller_name(given):
+        raise refusal("caller", "A caller's name has up to 100 of the characters a-z, 0-9, . and -.")
+    return given
+
+
+def is_caller_name(given: str) -> bool:
+    return _CALLER.fullmatch(given) is not None
+
+
+def require_classes_within(of_key: ClassAllowance, of_account: ClassAllowance) -> None:
+    """Raises if a key would be given a class that its account may not use."""
+    beyond = [class_id for class_id in of_key.class_ids or () if class_id not in of_account]
+    if beyond:
+        raise refusal("allowed_classes", f"The account may not use {', '.join(beyond)}, so its keys may not either.")
+
+
+def scopes(given: Iterable[Scope | None]) -> tuple[Scope, ...]:
+    """Validates scopes; None stands for an unknown one. It is refused: dropping it might leave none, which means
+    all."""
+    kept = set(given)
+    if None in kept:
+        raise refusal("scopes", f"A scope must be one of: {', '.join(Scope)}.")
+    return tuple(scope for scope in Scope if scope in kept)
+
+
+def expires_at_us(created: datetime, after_days: int | None) -> int | None:
+    if after_days is None:
+        return None
+    if after_days not in EXPIRY_DAYS:
+        raise refusal(
+            "expires_after_days", f"A key can expire after {', '.join(map(str, EXPIRY_DAYS))} days, or never."
+        )
+    return to_micros(created + timedelta(days=after_days))
+
+
+def unused_for_days(given: int) -> int:
+    if not 0 <= given <= UNUSED_DAYS_MOST:
+        raise refusal("unused_for_days", f"The number of days must be from 0 to {UNUSED_DAYS_MOST:,}.")
+    return given
+
+
+def search(given: str) -> str:
+    if len(given) > LONGEST_SEARCH:
+        raise refusal("search", f"At most {LONGEST_SEARCH} characters are searched for.")
+    return given
+
+
+def key_ids(given: Sequence[str], param: str = "key_ids") -> list[str]:
+    if len(given) > KEYS_AT_ONCE_MOST:
+        raise refusal(param, f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
+    return list(dict.fromkeys(given))

@@ -1,0 +1,123 @@
+"""Implements the RPCs of KeyAdminService: converts messages to calls of the domain, and back.
+
+The account of a console's request was compared with its access token's before, unless an operator calls.
+"""
+
+from collections.abc import Callable
+
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from services.auth.core.messages import LIMITS, from_allowance, given, given_classes, required_access, to_account
+from services.auth.core.records.accounts import ALL_CLASSES
+from services.auth.core.times import DAY_US
+from services.auth.keys.records import Scope
+from services.auth.keys.rules import checks as key_checks
+from services.auth.keys.rules.keys import Keys, ShownKey
+from services.auth.keys.store.keys import KeyChoice
+from services.chassis.access_tokens import AccessTokenSigner, current_access
+from services.chassis.rpc.messages import to_message
+from services.chassis.rpc.server import Context
+
+
+class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
+    def __init__(self, keys: Keys, require_signer: Callable[[], AccessTokenSigner]) -> None:
+        self._keys = keys
+        self._require_signer = require_signer
+
+    async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
+        issued = await self._keys.create(
+            current_access.get(),
+            request.account_id,
+            request.name,
+            scopes=map(_to_scope, request.scopes),
+            limits=given(request, *LIMITS),
+            allowed_classes=given_classes(request) or ALL_CLASSES,
+            form_id=request.form_id,
+            **given(request, "expires_after_days"),
+        )
+        return pb.CreateKeyResponse(key=self._to_key(issued.shown), api_key=issued.secret)
+
+    async def RotateKey(self, request: pb.RotateKeyRequest, context: Context) -> pb.RotateKeyResponse:
+        issued = await self._keys.rotate(
+            current_access.get(),
+            request.account_id,
+            request.key_id,
+            form_id=request.form_id,
+            **given(request, "expires_after_days"),
+        )
+        return pb.RotateKeyResponse(key=self._to_key(issued.shown), api_key=issued.secret)
+
+    async def RenameKey(self, request: pb.RenameKeyRequest, context: Context) -> pb.RenameKeyResponse:
+        shown = await self._keys.rename(current_access.get(), request.key_id, request.name)
+        return pb.RenameKeyResponse(key=self._to_key(shown))
+
+    async def UpdateKey(self, request: pb.UpdateKeyRequest, context: Context) -> pb.UpdateKeyResponse:
+        limits, classes = given(request, *LIMITS), given_classes(request)
+        shown = await self._keys.update(current_access.get(), request.key_id, limits, classes)
+        return pb.UpdateKeyResponse(key=self._to_key(shown))
+
+    async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
+        shown = await self._keys.revoke(current_access.get(), request.key_id)
+        return pb.RevokeKeyResponse(key=self._to_key(shown))
+
+    async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
+        by, unused_days = current_access.get(), key_checks.unused_for_days(request.unused_for_days)
+        choice = KeyChoice(
+            with_playground=request.with_playground,
+            with_callers=request.with_callers,
+            search=key_checks.search(request.search),
+            active_at_us=self._keys.now_us() if request.only_active else None,
+            created_by=by.user_id if by and request.only_own else request.created_by,
+            newest_first=request.newest_first,
+            never_used=request.HasField("unused_for_days") and not unused_days,
+            unused_since_us=self._keys.now_us() - unused_days * DAY_US if unused_days else None,
+        )
+        page = await self._keys.list_page(
+            by, request.account_id, request.page_size, request.page_token, choice, request.also_key_ids
+        )
+        return pb.ListKeysResponse(
+            keys=map(self._to_key, page.items),
+            next_page_token=page.next_token,
+            previous_page_token=page.previous_token,
+            also_keys=map(self._to_key, page.also),
+        )
+
+    async def GetKey(self, request: pb.GetKeyRequest, context: Context) -> pb.GetKeyResponse:
+        found = await self._keys.get(current_access.get(), request.key_id)
+        return pb.GetKeyResponse(
+            key=self._to_key(found.shown),
+            account=to_account(found.account, self._keys.service_limits),
+            replaced=self._to_key(found.replaced) if found.replaced else None,
+            replaced_by=self._to_key(found.replaced_by) if found.replaced_by else None,
+        )
+
+    async def CreateKeyAccessToken(
+        self, request: pb.CreateKeyAccessTokenRequest, context: Context
+    ) -> pb.CreateKeyAccessTokenResponse:
+        access = await self._keys.attest(required_access(), request.key_id)
+        return pb.CreateKeyAccessTokenResponse(access_token=self._require_signer().sign(access))
+
+    async def CountKeysByPepper(
+        self, request: pb.CountKeysByPepperRequest, context: Context
+    ) -> pb.CountKeysByPepperResponse:
+        counts = await self._keys.count_by_pepper()
+        return pb.CountKeysByPepperResponse(counts=[to_message(pb.PepperCount, use) for use in counts])
+
+    def _to_key(self, shown: ShownKey) -> pb.Key:
+        key = shown.key
+        return to_message(
+            pb.Key,
+            key,
+            key.limits,
+            shown,
+            state=pb.KeyState.Value(f"KEY_STATE_{key.state_at(self._keys.now_us()).name}"),
+            is_playground=key.playground_user_id is not None,
+            caller=key.caller_name,
+            allowed_classes=from_allowance(key.allowed_classes),
+        )
+
+
+def _to_scope(number: pb.Scope.ValueType) -> Scope | None:
+    """Converts a scope; None stands for an unknown one."""
+    name = pb.Scope.Name(number) if number in pb.Scope.values() else ""
+    return Scope.__members__.get(name.removeprefix("SCOPE_"))
