@@ -49,7 +49,7 @@ class ModelShareStore(Protocol):
 
 
 class ModelShare(msgspec.Struct, frozen=True):
-    """What one router may be running at one model."""
+    """One router's part of one limit."""
 
     limit: int
     places: int
