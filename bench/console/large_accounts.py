@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.chassis.database.database import Database
-from services.metering.account_audits import AccountAudits
-from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.statements import StatementQuery, read_days, read_entry_page
-from services.metering.store.key_totals import KeyTotals
-from services.metering.store.usage import UsageReportQuery
-from services.metering.usage_reports import report_usage
+from services.metering.audit.account_audits import AccountAudits
+from services.metering.credit.records import DAY_US, HOUR_US
+from services.metering.reports.store.key_totals import KeyTotals
+from services.metering.reports.store.usage import UsageReportQuery
+from services.metering.reports.usage import report_usage
+from services.metering.statements.rules import StatementQuery, read_days, read_entry_page
 from services.rules.model_classes import CLASSES
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"

@@ -3,8 +3,8 @@
 from unittest.mock import patch
 
 from services.chassis.process.run import run
-from services.metering import batch
 from services.metering.__main__ import main
+from services.metering.credit import batch
 
 if __name__ == "__main__":
     with patch.object(batch, "BATCH_MOST", 1):

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
-from services.metering.ledger.months import CalendarMonth, month_of
-from services.metering.ledger.prices import Usage, read_prices
-from services.metering.ledger.records import HOUR_US
-from services.metering.retention.passes import Retention
+from services.metering.credit.calendar import CalendarMonth, month_of
+from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.records import HOUR_US
+from services.metering.months.passes import Retention
+from services.metering.months.store.partitions import FIRST_PARTITION, create_partition
 from services.metering.settings import MeteringSettings
-from services.metering.store.retention.partitions import FIRST_PARTITION, create_partition
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12

@@ -72,7 +72,7 @@ def _continue_epochs(auth: "Database", now: datetime) -> None:
 
 
 def _audit_books(metering: "Database") -> list[str]:
-    from services.metering.auditor import find_violations
+    from services.metering.audit.auditor import find_violations
 
     with metering.transaction(writes=False) as connection:
         return find_violations(connection)

@@ -72,7 +72,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def mistakes_in_files(routes: Path, prices: Path) -> Iterable[str]:
-    from services.metering.ledger.prices import read_prices
+    from services.metering.credit.prices import read_prices
     from services.router.routes.routes import load_routes
 
     for read, path in ((load_routes, routes), (read_prices, prices)):

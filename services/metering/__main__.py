@@ -3,10 +3,10 @@
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
 from services.chassis.settings import load
-from services.metering.ledger.prices import read_prices
+from services.metering.credit.prices import read_prices
+from services.metering.credit.store.prices import open_prices
 from services.metering.service import MIGRATIONS, MeteringService, open_limits
 from services.metering.settings import MeteringSettings
-from services.metering.store.prices import open_prices
 
 # Operations take milliseconds, unless the database hangs.
 DRAIN_S = 3.0

@@ -1,14 +1,14 @@
-"""Metering's metrics of the ledger and the limits; `auditor.py` registers those of the audit."""
+"""Metering's metrics of the ledger and the limits; `audit/auditor.py` registers those of the audit."""
 
 from typing import TYPE_CHECKING
 
 from services.chassis.telemetry.metrics import Registry
-from services.metering.batch import Writer
-from services.metering.retention.passes import Retention
-from services.metering.sweeper import Sweeper
+from services.metering.audit.sweeper import Sweeper
+from services.metering.credit.batch import Writer
+from services.metering.months.passes import Retention
 
 if TYPE_CHECKING:
-    from services.metering.valkey import ValkeyLimiter
+    from services.metering.limits.valkey import ValkeyLimiter
 
 
 def show_ledger(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:

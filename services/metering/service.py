@@ -7,30 +7,30 @@ from typing import Final, NamedTuple
 from services.chassis.database.database import Database
 from services.chassis.process.serving import Process
 from services.chassis.telemetry.metrics import show_exchanges
-from services.metering.auditor import Auditor
-from services.metering.batch import Writer
-from services.metering.ledger.prices import Prices
-from services.metering.limits import Limiter, LocalLimiter
+from services.metering.audit.auditor import Auditor
+from services.metering.audit.sweeper import Sweeper
+from services.metering.credit.batch import Writer
+from services.metering.credit.price_watch import PriceWatch
+from services.metering.credit.prices import Prices
+from services.metering.credit.servicers.notices import NoticeThresholdServicer
+from services.metering.credit.servicers.outbox import OutboxServicer
+from services.metering.credit.servicers.payments import PaymentBookingServicer
+from services.metering.credit.servicers.staged_files import StagedFileServicer
+from services.metering.credit.unpaid_prompts import UnpaidPrompts
+from services.metering.limits.model_shares import LocalModelShares, ModelShareStore
+from services.metering.limits.rates import Limiter, LocalLimiter
+from services.metering.limits.servicers.model_shares import ModelShareServicer
+from services.metering.limits.servicers.spend_limits import SpendLimitServicer
+from services.metering.limits.spend_recount import recount_at_start
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
-from services.metering.model_shares import LocalModelShares, ModelShareStore
-from services.metering.price_watch import PriceWatch
-from services.metering.report_sums import ReportSums
-from services.metering.retention.passes import Retention
-from services.metering.servicers.chat_outcomes import ChatOutcomeServicer
+from services.metering.months.passes import Retention
+from services.metering.reports.servicers.chat_outcomes import ChatOutcomeServicer
+from services.metering.reports.servicers.models import ReportServicer
+from services.metering.reports.sums import ReportSums
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
-from services.metering.servicers.model_shares import ModelShareServicer
-from services.metering.servicers.notices import NoticeThresholdServicer
-from services.metering.servicers.outbox import OutboxServicer
-from services.metering.servicers.payments import PaymentBookingServicer
-from services.metering.servicers.reports import ReportServicer
-from services.metering.servicers.spend_limits import SpendLimitServicer
-from services.metering.servicers.staged_files import StagedFileServicer
-from services.metering.servicers.statements import StatementServicer
 from services.metering.settings import MeteringSettings
-from services.metering.spend_recount import recount_at_start
-from services.metering.sweeper import Sweeper
-from services.metering.unpaid_prompts import UnpaidPrompts
+from services.metering.statements.servicer import StatementServicer
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
@@ -117,8 +117,8 @@ async def open_limits(settings: MeteringSettings, process: Process) -> Limits:
             process.log.warning("limits.local", reason="LEGATO_VALKEY_URL is not set, and there are several replicas")
         return Limits(local, LocalModelShares(process.clock))
     # Its import takes a third of a second and 12 MB.
-    from services.metering.valkey import ValkeyLimiter
-    from services.metering.valkey_shares import ValkeyModelShares
+    from services.metering.limits.valkey import ValkeyLimiter
+    from services.metering.limits.valkey_shares import ValkeyModelShares
 
     replicas, peers = settings.metering_replicas, settings.metering_peers
     shared = ValkeyLimiter(settings.valkey_url, local, process.log, replicas, peers)

@@ -20,8 +20,8 @@ from services.chassis.settings import (
     SettingsError,
     check_all,
 )
-from services.metering.ledger.notices import NoticeRules
-from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
+from services.metering.credit.ledger.notices import NoticeRules
+from services.metering.limits.rates import LARGEST_BURST, RateLimits, token_rate
 from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.residency import DataStore, keep_in_canada
 

@@ -13,7 +13,7 @@ from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
-from services.payments.payment import ID_PREFIX, Payment, UnsupportedCurrency, parse_event, to_booking
+from services.payments.rules import ID_PREFIX, Payment, UnsupportedCurrency, parse_event, to_booking
 from services.payments.stripe_client import StripeClient, no_payment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import stripe
 
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
-from services.payments.payment import CURRENCY, Payment, Return
+from services.payments.rules import CURRENCY, Payment, Return
 
 ResultT = TypeVar("ResultT")
 

@@ -15,10 +15,10 @@ from bench.scale.workers import Crew
 from bench.targets import DATABASE, PRICES
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import open_database
-from services.metering.auditor import find_violations
-from services.metering.ledger.prices import read_prices
+from services.metering.audit.auditor import find_violations
+from services.metering.credit.prices import read_prices
+from services.metering.credit.store.prices import adopt_prices
 from services.metering.service import MIGRATIONS as METERING_MIGRATIONS
-from services.metering.store.prices import adopt_prices
 from tests.bench.made_up import run_of
 
 SOME = Size("some", accounts=7, keys=21, ledger_rows=100)

@@ -15,8 +15,8 @@ from services.auth.core.peppers import parse_peppers
 from services.auth.keys.store.epochs import note_peppers
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
-from services.metering.batch import Writer
-from services.metering.store.prices import adopt_prices
+from services.metering.credit.batch import Writer
+from services.metering.credit.store.prices import adopt_prices
 from tests.services.metering.samples import LIFE_S, PRICES, ask_each, grant
 from tests.support.servers.migrated import migrated_sqlite
 

@@ -14,26 +14,27 @@ from sqlalchemy.dialects.sqlite import insert
 from services.chassis.database.database import Database
 from services.chassis.load.gcra import Rate
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import find_violations
-from services.metering.batch import Writer
-from services.metering.ledger.model_calls import ModelCall, encode_calls
-from services.metering.ledger.notices import NoticeRules
-from services.metering.ledger.prices import Price, Usage
-from services.metering.ledger.records import HOUR_US, AccountBalance, End, Entry, Hold, Kind, OwedChange
-from services.metering.ledger.spend import WHOLE_ACCOUNT, Spend, SpendLimits, spend_id
-from services.metering.limits import LocalLimiter, RateLimits
+from services.metering.audit.auditor import find_violations
+from services.metering.credit.batch import Writer
+from services.metering.credit.ledger.notices import NoticeRules
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, Spend, SpendLimits, spend_id
+from services.metering.credit.model_calls import ModelCall, encode_calls
+from services.metering.credit.prices import Price, Usage
+from services.metering.credit.records import HOUR_US, AccountBalance, End, Entry, Hold, Kind, OwedChange
+from services.metering.credit.servicers.notices import NoticeThresholdServicer
+from services.metering.credit.servicers.payments import PaymentBookingServicer
+from services.metering.credit.store import tables
+from services.metering.credit.store.prices import adopt_prices
+from services.metering.credit.store.spends import recount
+from services.metering.limits.rates import LocalLimiter, RateLimits
+from services.metering.limits.servicers.spend_limits import SpendLimitServicer
+from services.metering.reports.servicers.chat_outcomes import ChatOutcomeServicer
+from services.metering.reports.servicers.models import ReportServicer
+from services.metering.reports.store import tables as report_tables
 from services.metering.service import MIGRATIONS
-from services.metering.servicers.chat_outcomes import ChatOutcomeServicer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
-from services.metering.servicers.notices import NoticeThresholdServicer
-from services.metering.servicers.payments import PaymentBookingServicer
-from services.metering.servicers.reports import ReportServicer
-from services.metering.servicers.spend_limits import SpendLimitServicer
-from services.metering.servicers.statements import StatementServicer
-from services.metering.store import tables
-from services.metering.store.prices import adopt_prices
-from services.metering.store.spends import recount
+from services.metering.statements.servicer import StatementServicer
 from tests.console.clock import NOW_US, StandingClock
 from tests.console.copies import copy_of, restore
 from tests.support.servers.migrated import migrated_sqlite
@@ -272,7 +273,7 @@ class Metering:
         at_us = before_us(days=days)
         row = (ACCOUNT_ID, at_us - at_us % HOUR_US, key_id, class_id, reason, is_cut, chats)
         with self.database.transaction(writes=True) as connection:
-            connection.execute(sa.insert(tables.failure_hours).values(row))
+            connection.execute(sa.insert(report_tables.failure_hours).values(row))
 
     def balance_nanos(self, account_id: str = ACCOUNT_ID) -> int:
         return int(self._value(sa.select(tables.accounts.c.balance_nanos).where(_of(tables.accounts, account_id))) or 0)

@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from services.chassis.database.database import Database
 from services.chassis.money import format_usd
 from services.chassis.telemetry.log import Log
-from services.metering.batch import Writer
-from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.store import batches
-from services.metering.store.tables import ledger
+from services.metering.credit.batch import Writer
+from services.metering.credit.records import DAY_US, HOUR_US
+from services.metering.credit.store import batches
+from services.metering.credit.store.tables import ledger
 from tests.console.clock import NOW_US
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.console.metering import ACCOUNT_ID

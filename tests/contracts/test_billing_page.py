@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.descriptor import EnumDescriptor
 
 from legato_protos.metering.v1 import metering_pb2 as pb
-from services.metering.ledger.records import Basis, End
+from services.metering.credit.records import Basis, End
 from tests.e2e.rules import read_rules
 
 TESTS = Path(__file__).parents[1] / "e2e"

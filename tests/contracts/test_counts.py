@@ -1,6 +1,6 @@
 """The largest count of tokens: services take what others send."""
 
-from services.metering.wire import operations as metering
+from services.metering import messages as metering
 from services.router.providers import base as provider
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.metering.ledger.prices import Usage, read_prices
+from services.metering.credit.prices import Usage, read_prices
 
 PRICES = read_prices(Path(__file__).parents[2] / "prices.toml").current
 

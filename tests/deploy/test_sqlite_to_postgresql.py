@@ -9,11 +9,11 @@ from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.auth.service import AuthService
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import audit
-from services.metering.batch import Writer
-from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
-from services.metering.store.prices import adopt_prices
-from services.metering.store.reports import read_balances
+from services.metering.audit.auditor import audit
+from services.metering.credit.batch import Writer
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
+from services.metering.credit.store.balances import read_balances
+from services.metering.credit.store.prices import adopt_prices
 from tests.services.auth.console import call_directly
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import ACCOUNT, LIFE_S, PRICES, ask_each, grant, reserve, settle

@@ -17,19 +17,19 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.auditor import audit
-from services.metering.batch import Writer
-from services.metering.ledger.prices import Price, read_prices
-from services.metering.ledger.records import Grant
-from services.metering.ledger.spend import SetSpendLimits, SpendLimits
-from services.metering.limits import LocalLimiter, RateLimits, token_rate
+from services.metering.audit.auditor import audit
+from services.metering.credit.batch import Writer
+from services.metering.credit.ledger.spend import SetSpendLimits, SpendLimits
+from services.metering.credit.prices import Price, read_prices
+from services.metering.credit.records import Grant
+from services.metering.credit.store.balances import read_balances
+from services.metering.credit.store.prices import adopt_prices
+from services.metering.credit.store.tables import holds
+from services.metering.credit.unpaid_prompts import UnpaidPrompts
+from services.metering.limits.rates import LocalLimiter, RateLimits, token_rate
 from services.metering.service import MIGRATIONS
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.settings import MeteringSettings
-from services.metering.store.prices import adopt_prices
-from services.metering.store.reports import read_balances
-from services.metering.store.tables import holds
-from services.metering.unpaid_prompts import UnpaidPrompts
 from tests.support.fakes import FakeClock
 from tests.support.servers.migrated import migrated_sqlite
 

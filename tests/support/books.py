@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.chassis.database.database import open_database
-from services.metering.ledger.records import Entry, Hold
-from services.metering.store.tables import holds, ledger
+from services.metering.credit.records import Entry, Hold
+from services.metering.credit.store.tables import holds, ledger
 
 
 def read_holds(data: Path, account_id: str, database_url: str = "") -> list[Hold]:

@@ -35,7 +35,7 @@ from legato_protos.auth.v1.auth_pb2 import CreateKeyResponse
 from legato_protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
 from legato_protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
-from services.metering.ledger.records import Entry, Hold
+from services.metering.credit.records import Entry, Hold
 from tests.support.books import read_entries, read_holds
 from tests.support.servers.child import start_child
 from tests.support.servers.migrated import migrated_sqlite

@@ -71,7 +71,7 @@ def _show(invocation: Invocation, violations: list[str], if_none: str) -> None:
 
 
 def _verify_archive(services: Any, file: Path) -> list[str]:
-    from services.metering.retention.archive import ArchiveWrong, read_archive
+    from services.metering.months.archive import ArchiveWrong, read_archive
 
     try:
         month, digest = read_archive(file)

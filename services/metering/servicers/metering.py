@@ -19,21 +19,22 @@ from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
-from services.metering.batch import Writer
-from services.metering.ledger.records import DAY_US, AnswerT, Reserve, Reserved
-from services.metering.ledger.spend import WHOLE_ACCOUNT
-from services.metering.limits import Limiter, RateAllowance, RateLimits
-from services.metering.servicers.spend_limits import from_spend
-from services.metering.store.failures import add_failures
-from services.metering.store.key_totals import KeyTotals
-from services.metering.store.reports import read_balances, read_request
-from services.metering.store.spends import list_spends
-from services.metering.store.usage import read_recent_cost
-from services.metering.unpaid_prompts import UnpaidPrompts
-from services.metering.usage_reports import report_usage
-from services.metering.wire import operations, reports
-from services.metering.wire.chat_outcomes import to_failures
-from services.metering.wire.operations import checked_id, checked_request_id
+from services.metering.credit import messages as credit
+from services.metering.credit.batch import Writer
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT
+from services.metering.credit.records import DAY_US, AnswerT, Reserve, Reserved
+from services.metering.credit.store.balances import read_balances, read_request
+from services.metering.credit.store.spends import list_spends
+from services.metering.credit.unpaid_prompts import UnpaidPrompts
+from services.metering.limits import messages as limits
+from services.metering.limits.rates import Limiter, RateAllowance, RateLimits
+from services.metering.messages import checked_id, checked_request_id
+from services.metering.reports.messages import usage as reports
+from services.metering.reports.messages.chat_outcomes import to_failures
+from services.metering.reports.store.failures import add_failures
+from services.metering.reports.store.key_totals import KeyTotals
+from services.metering.reports.store.usage import read_recent_cost
+from services.metering.reports.usage import report_usage
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 
@@ -95,17 +96,17 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     # Futures, not coroutines, here and below: on the exchange an operation needs no separate task.
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
-        return self._limiter.charge(operations.to_admission(request, self._default_limits), operations.from_allowance)
+        return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
 
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
-        charge = operations.to_correction(request, self._default_limits)
+        charge = limits.to_correction(request, self._default_limits)
         return self._limiter.charge(charge, lambda _: pb.CorrectResponse())
 
     def reserve(self, request: pb.ReserveRequest) -> Awaitable[pb.ReserveResponse]:
-        operation = operations.to_reserve(request, self._default_limits)
+        operation = credit.to_reserve(request, self._default_limits.concurrent_requests)
         if not request.HasField("admission"):
             return self._writer.submit(operation, partial(self._to_response, request))
-        admission = operations.to_admission(request.admission, self._default_limits)
+        admission = limits.to_admission(request.admission, self._default_limits)
         charged = self._limiter.charge(admission, _as_it_is)
         if not charged.done():
             return self._reserve_when_admitted(request, operation, charged)
@@ -126,21 +127,21 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         )
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
-        return self._writer.submit(operations.to_extend(request), operations.from_extended)
+        return self._writer.submit(credit.to_extend(request), credit.from_extended)
 
     def settle(self, request: pb.SettleRequest) -> "asyncio.Future[pb.SettleResponse]":
-        return self._writer.submit(operations.to_settle(request), operations.from_settled)
+        return self._writer.submit(credit.to_settle(request), credit.from_settled)
 
     def void(self, request: pb.VoidRequest) -> "asyncio.Future[pb.VoidResponse]":
-        operation = operations.to_void(request, charges_prompt=self._is_due(request))
+        operation = credit.to_void(request, charges_prompt=self._is_due(request))
         return self._writer.submit(operation, lambda _: pb.VoidResponse())
 
     def _to_response(
         self, request: pb.ReserveRequest, answer: Reserved, allowance: RateAllowance | None = None
     ) -> pb.ReserveResponse:
-        response = operations.from_reserved(answer)
+        response = credit.from_reserved(answer)
         if allowance is not None:
-            response.rate.CopyFrom(operations.from_allowance(allowance))
+            response.rate.CopyFrom(limits.from_allowance(allowance))
         unpaid = self._unpaid_prompts
         response.has_habit_of_leaving = unpaid is not None and unpaid.is_over_limit(request.account_id)
         return response
@@ -157,7 +158,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:
         """Responds when all are written. A delivery that names another account's request is skipped."""
-        checkpoints = operations.to_checkpoints(request)
+        checkpoints = credit.to_checkpoints(request)
         failure: LegatoError | None = None
         # One after the other: they share a batch, so that at most the first is waited for.
         for writing in [self._writer.submit(checkpoint, _as_it_is) for checkpoint in checkpoints]:
@@ -194,13 +195,13 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             require_key(request.key_id)
         [account] = await self._database.read(read_balances, [account_id])
         response = pb.GetBalanceResponse(
-            balance=operations.from_account(account),
+            balance=credit.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos_per_million,
         )
         if account.has_spend_limits and (request.key_id or request.tells_outlook):
             key_ids = [checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT]
             spends = await self._database.read(list_spends, account_id, key_ids)
-            response.spends.extend(map(from_spend, spends))
+            response.spends.extend(map(limits.from_spend, spends))
         if request.tells_outlook:
             own_nanos, rules = account.low_balance_nanos, self._writer.notice_rules
             response.outlook.low_balance_nanos = rules.low_balance_nanos if own_nanos is None else own_nanos
@@ -212,7 +213,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         hold = await self._database.read(read_request, account_id, request_id)
         if hold is None:
             raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
-        return reports.from_hold(hold)
+        return credit.from_hold(hold)
 
 
 def _as_it_is(answer: AnswerT) -> AnswerT:

@@ -1,0 +1,3 @@
+"""Metering's database, as far as all slices use it."""
+
+from sqlalchemy import Connection as Connection

@@ -6,7 +6,7 @@ import pytest
 
 from bench.console.large_accounts import MIGRATIONS, fill, measure
 from services.chassis.database.database import Database
-from services.metering.auditor import audit
+from services.metering.audit.auditor import audit
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

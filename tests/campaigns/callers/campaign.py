@@ -13,7 +13,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final, get_args
 
-from services.metering.ledger.prices import Price, Usage, read_prices
+from services.metering.credit.prices import Price, Usage, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from tests.campaigns.callers.caller import FINISHED, Leaving, Plan, run

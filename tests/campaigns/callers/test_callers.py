@@ -4,8 +4,8 @@ import logging
 import random
 from pathlib import Path
 
-from services.metering.ledger.prices import read_prices
-from services.metering.ledger.records import Entry, Hold
+from services.metering.credit.prices import read_prices
+from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from tests.campaigns.callers.caller import FINISHED, Plan
 from tests.campaigns.callers.campaign import CREDIT_NANOS, Call, judge, run_campaign

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from services.metering.ledger.prices import Price, Usage, read_prices
+from services.metering.credit.prices import Price, Usage, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from services.router.prompts.tokens import count

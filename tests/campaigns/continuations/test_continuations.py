@@ -4,8 +4,8 @@ import logging
 import random
 from collections.abc import Callable
 
-from services.metering.ledger.prices import Usage, read_prices
-from services.metering.ledger.records import Entry, Hold
+from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from services.router.prompts.tokens import count
 from tests.campaigns.continuations.campaign import CREDIT_NANOS, Chat, judge, run_campaign

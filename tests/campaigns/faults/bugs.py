@@ -22,16 +22,16 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.database import clock
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
-from services.metering.batch import Writer
-from services.metering.ledger import owed
-from services.metering.ledger.closings import Closing
-from services.metering.ledger.spend import Spend, SpendBook, SpendRoom
-from services.metering.retention import passes
-from services.metering.retention.passes import Retention
-from services.metering.servicers import payments as booking_servicer
-from services.metering.store import batches
-from services.metering.store.retention import pruning
-from services.metering.store.retention.closings import EntryRange
+from services.metering.credit.batch import Writer
+from services.metering.credit.ledger import owed
+from services.metering.credit.ledger.closings import Closing
+from services.metering.credit.ledger.spend import Spend, SpendBook, SpendRoom
+from services.metering.credit.servicers import payments as booking_servicer
+from services.metering.credit.store import batches
+from services.metering.credit.store.closings import EntryRange
+from services.metering.months import passes
+from services.metering.months.passes import Retention
+from services.metering.months.store import pruning
 from services.router.answers.grants import TokenAllowance
 from tests.campaigns.faults.harnesses.book_clock import move_times
 

@@ -21,7 +21,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.spend import SpendLimits
 from tests.campaigns.faults.bugs import BUGS, MISFORTUNES, UNCOUNTED
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 

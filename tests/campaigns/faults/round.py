@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from services.metering.ledger.prices import Price, Usage, read_prices
-from services.metering.ledger.spend import PERIODS
+from services.metering.credit.ledger.spend import PERIODS
+from services.metering.credit.prices import Price, Usage, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from tests.campaigns.faults.books.card_payments import judge_owed

@@ -4,7 +4,7 @@ import re
 from itertools import product
 from pathlib import Path
 
-from services.metering.ledger.records import (
+from services.metering.credit.records import (
     Checkpoint,
     Extend,
     Grant,
@@ -22,7 +22,7 @@ PLACES = {point.place for point in POINTS}
 
 
 def test_every_failpoint_of_edge_router_retention_and_payments_is_a_point() -> None:
-    folders = ("edge", "services/router", "services/metering/retention", "services/payments")
+    folders = ("edge", "services/router", "services/metering/months", "services/payments")
     sources = [path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = {name for source in sources for call in re.findall(r"failpoints\.hit\(.*", source) for name in _names(call)}
     assert len(named) > 25

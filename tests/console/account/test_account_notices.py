@@ -7,7 +7,7 @@ import pytest
 
 from console.routes import PAGES
 from services.chassis.access_tokens import AccountRole
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.spend import SpendLimits
 from services.metering.servicers.metering import MeteringServicer
 from tests.console.auth_rows import MEMBER_ID
 from tests.console.backends import not_answering

@@ -21,11 +21,11 @@ from services.chassis.errors import Reason
 from services.chassis.rpc.certificates import show_certificate
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.metering.ledger.prices import Prices
-from services.metering.limits import LocalLimiter
+from services.metering.credit.price_watch import PriceWatch
+from services.metering.credit.prices import Prices
+from services.metering.limits.rates import LocalLimiter
+from services.metering.limits.valkey import ValkeyLimiter
 from services.metering.metrics import show_shared_limits
-from services.metering.price_watch import PriceWatch
-from services.metering.valkey import ValkeyLimiter
 from services.payments.metrics import show_payments
 from services.router.metrics import show_keys, show_outcomes, show_providers, show_route_file, show_shares
 from services.router.models.states import ModelStates

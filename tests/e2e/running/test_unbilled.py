@@ -27,7 +27,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason
 from services.chassis.rpc.callers import Role, role_of, uri_of
 from services.chassis.rpc.channel import from_rpc_error
-from services.metering.ledger.records import Hold
+from services.metering.credit.records import Hold
 from tests.e2e.running.deployment import METHODS, Deployment, Metadata, Method, Visitor
 from tests.support.books import read_holds
 from tests.support.upstreams.openai import Upstream

@@ -7,7 +7,7 @@ from edge.billing.affordability import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, c
 from legato_protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.metering.ledger.prices import Price
+from services.metering.credit.prices import Price
 from tests.edge.metering_harness import ANN, MeteringHarness
 
 MB = 1024 * 1024

@@ -10,7 +10,7 @@ from edge.billing import failures as failures_module
 from edge.billing.failures import CLIENT_GONE, FailureCounts
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.metering.store.tables import failure_hours
+from services.metering.reports.store.tables import failure_hours
 from tests.edge.metering_harness import ANN, MeteringHarness
 from tests.support.fakes import FakeClock
 from tests.support.waiting import until

@@ -24,9 +24,9 @@ from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
-from services.metering.ledger.prices import Price
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.credit.ledger.spend import SpendLimits
+from services.metering.credit.prices import Price
 from services.rules.model_classes import CLASSES
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 

@@ -11,8 +11,8 @@ from edge.chat.chat import STAGES_AFTER, ChatStage
 from legato_protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
 from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.credit.ledger.spend import SpendLimits
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import ANN, JOURNAL_SLOTS, OUTPUT_NANOS, cost
 

@@ -14,16 +14,15 @@ from services.chassis.load.gcra import Rate
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.metering.batch import Writer
-from services.metering.ledger.prices import Prices
-from services.metering.limits import LocalLimiter, RateLimits
+from services.metering.credit.batch import Writer
+from services.metering.credit.prices import Prices
+from services.metering.credit.store.prices import adopt_prices
+from services.metering.credit.unpaid_prompts import UnpaidPrompts
+from services.metering.limits.rates import LocalLimiter, RateLimits
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
-from services.metering.store.prices import adopt_prices
-from services.metering.unpaid_prompts import UnpaidPrompts
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.services.metering.servicers.messages import Ask
-from tests.services.metering.valkey_link import Link
 from tests.support.fakes import FakeClock
 from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
@@ -104,10 +103,3 @@ async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Lo
     await exchange.connected()
     yield on_exchange
     await exchange.close()
-
-
-@pytest.fixture
-def link(socket_folder: Path, valkey_url: str) -> Iterator[Link]:
-    link = Link(socket_folder, valkey_url)
-    yield link
-    link.close()

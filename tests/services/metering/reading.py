@@ -1,10 +1,13 @@
 """Reads of one account what its RPCs read."""
 
 from services.chassis.database.database import Database
-from services.metering.closed_months import read_closed
-from services.metering.credit_history import CreditPage, CreditPosition, read_page
-from services.metering.ledger.closings import Closing
-from services.metering.statements import (
+from services.metering.audit.closed_months import read_closed
+from services.metering.credit.ledger.closings import Closing
+from services.metering.reports.store.key_totals import KeyTotals
+from services.metering.reports.store.usage import UsageReportQuery
+from services.metering.reports.usage import UsageRow, report_usage
+from services.metering.statements.credit_history import CreditPage, CreditPosition, read_page
+from services.metering.statements.rules import (
     RequestsPage,
     StatementDays,
     StatementPage,
@@ -13,10 +16,7 @@ from services.metering.statements import (
     read_entry_page,
     read_request_page,
 )
-from services.metering.store.key_totals import KeyTotals
-from services.metering.store.statements import Receipt, read_receipt
-from services.metering.store.usage import UsageReportQuery
-from services.metering.usage_reports import UsageRow, report_usage
+from services.metering.statements.store.entries import Receipt, read_receipt
 
 
 async def list_entries(database: Database, query: StatementQuery) -> StatementPage:

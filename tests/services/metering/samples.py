@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from services.metering.batch import Writer
-from services.metering.ledger.model_calls import ModelCall, encode_calls
-from services.metering.ledger.prices import Price, Usage
-from services.metering.ledger.records import (
+from services.metering.credit.batch import Writer
+from services.metering.credit.model_calls import ModelCall, encode_calls
+from services.metering.credit.prices import Price, Usage
+from services.metering.credit.records import (
     Adjust,
     AnswerT,
     Basis,

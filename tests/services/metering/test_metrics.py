@@ -5,10 +5,10 @@ import pytest
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.metering.batch import Writer
-from services.metering.ledger.prices import Prices
+from services.metering.audit.sweeper import Sweeper
+from services.metering.credit.batch import Writer
+from services.metering.credit.prices import Prices
 from services.metering.metrics import show_ledger
-from services.metering.sweeper import Sweeper
 from tests.services.metering.samples import ask, ask_each, grant, reserve, settle
 
 

@@ -12,12 +12,12 @@ from alembic.config import Config
 from services.chassis.database.database import Database, open_database
 from services.chassis.database.schema_version import prepare_table
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import audit
-from services.metering.batch import Writer
-from services.metering.ledger.records import DAY_US
-from services.metering.store.prices import adopt_prices
-from services.metering.store.retention.partitions import list_partitions
-from services.metering.store.tables import chat_times
+from services.metering.audit.auditor import audit
+from services.metering.credit.batch import Writer
+from services.metering.credit.records import DAY_US
+from services.metering.credit.store.prices import adopt_prices
+from services.metering.months.store.partitions import list_partitions
+from services.metering.reports.store.tables import chat_times
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import LIFE_S, PRICES, ask, grant
 

@@ -14,11 +14,11 @@ from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import find_violations
-from services.metering.batch import Writer
-from services.metering.servicers.payments import PaymentBookingServicer
-from services.metering.store.prices import adopt_prices
-from services.metering.store.tables import ledger
+from services.metering.audit.auditor import find_violations
+from services.metering.credit.batch import Writer
+from services.metering.credit.servicers.payments import PaymentBookingServicer
+from services.metering.credit.store.prices import adopt_prices
+from services.metering.credit.store.tables import ledger
 from services.payments.servicer import PaymentServicer
 from services.payments.stripe_client import StripeClient
 from tests.services.metering.conftest import MIGRATIONS

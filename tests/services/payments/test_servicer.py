@@ -10,7 +10,7 @@ import pytest
 
 from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.records import Adjust
+from services.metering.credit.records import Adjust
 from tests.services.payments.conftest import ACCOUNT, CONTEXT, ORIGIN, Desk
 from tests.support.outside.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, WEBHOOK_SECRET, sign
 

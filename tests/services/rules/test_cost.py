@@ -1,8 +1,8 @@
-"""The ledger and messages share the rule; its sums are in tests/services/metering/ledger/test_prices.py."""
+"""The ledger and messages share the rule; its sums are in tests/services/metering/credit/test_prices.py."""
 
 from legato_protos.metering.v1.metering_pb2 import Price
 from legato_protos.type.v1.usage_pb2 import Usage
-from services.metering.ledger import prices
+from services.metering.credit import prices
 from services.rules.cost import cost_nanos
 
 

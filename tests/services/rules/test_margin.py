@@ -1,4 +1,4 @@
-from services.metering.ledger.model_calls import ModelSums
+from services.metering.credit.model_calls import ModelSums
 from services.rules.margin import known_cost_nanos, margin_nanos
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from services.metering.store.retention.partitions import (
+from services.metering.months.store.partitions import (
     FIRST_PARTITION,
     RARE_BY_ACCOUNT,
     create_partition,

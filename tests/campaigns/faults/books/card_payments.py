@@ -13,8 +13,8 @@ import grpc.aio
 from legato_protos.payments.v1 import payments_pb2 as pb
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from services.chassis.rpc.channel import open_channel
-from services.metering.ledger.records import Entry
-from services.payments.payment import ID_PREFIX, NANOS_PER_CENT
+from services.metering.credit.records import Entry
+from services.payments.rules import ID_PREFIX, NANOS_PER_CENT
 from tests.campaigns.faults.books.judge import Kind, Violation
 from tests.campaigns.faults.books.ledger import Account
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, Signed, StripeServer, sign

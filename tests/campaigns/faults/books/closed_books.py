@@ -10,15 +10,15 @@ import msgspec
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.metering.auditor import audit
-from services.metering.closed_months import audit_months, entry_violations, read_closed
-from services.metering.ledger.closings import Closing
-from services.metering.ledger.months import month_start_us, months_before
-from services.metering.ledger.records import DAY_US
-from services.metering.retention.archive import ArchiveWrong, archive_file, read_archive
+from services.metering.audit.auditor import audit
+from services.metering.audit.closed_months import audit_months, entry_violations, read_closed
+from services.metering.credit.calendar import month_start_us, months_before
+from services.metering.credit.ledger.closings import Closing
+from services.metering.credit.records import DAY_US
+from services.metering.credit.store.closings import LEDGER_COLUMNS, read_closings, read_retention
+from services.metering.credit.store.tables import holds, ledger, usage_hours
+from services.metering.months.archive import ArchiveWrong, archive_file, read_archive
 from services.metering.settings import MeteringSettings
-from services.metering.store.retention.closings import LEDGER_COLUMNS, read_closings, read_retention
-from services.metering.store.tables import holds, ledger, usage_hours
 
 # As short as the settings allow.
 POLICY: Final = MeteringSettings(

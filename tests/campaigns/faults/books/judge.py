@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.metering.ledger.holds import BEYOND_SPEND_LIMIT
-from services.metering.ledger.prices import Price, Usage
-from services.metering.ledger.spend import WHOLE_ACCOUNT
+from services.metering.credit.ledger.holds import BEYOND_SPEND_LIMIT
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT
+from services.metering.credit.prices import Price, Usage
 from tests.campaigns.faults.books.ledger import Account
 from tests.campaigns.faults.chat import Chat, Tokens
 

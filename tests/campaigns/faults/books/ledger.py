@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.metering.auditor import audit
-from services.metering.ledger.records import CHARGES, Entry, Hold
-from services.metering.ledger.spend import Spend
-from services.metering.store.tables import accounts, holds, ledger, spends
+from services.metering.audit.auditor import audit
+from services.metering.credit.ledger.spend import Spend
+from services.metering.credit.records import CHARGES, Entry, Hold
+from services.metering.credit.store.tables import accounts, holds, ledger, spends
 from tests.campaigns.faults.books.closed_books import Archives, find_due, find_violations
 from tests.campaigns.faults.chat import Tokens
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.metering.ledger.records import Entry
+from services.metering.credit.records import Entry
 from tests.campaigns.faults.books.card_payments import Booking, judge_bookings, judge_owed
 from tests.campaigns.faults.books.ledger import Account, ChargeEver
 

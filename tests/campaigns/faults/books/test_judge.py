@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from services.metering.ledger.prices import read_prices
-from services.metering.ledger.records import Entry, Hold
-from services.metering.ledger.spend import Spend
+from services.metering.credit.ledger.spend import Spend
+from services.metering.credit.prices import read_prices
+from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from services.router.providers.http.stream import AFTER_ANSWER_S
 from tests.campaigns.faults.books.judge import Circumstances, judge

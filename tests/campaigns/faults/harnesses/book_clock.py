@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from services.metering.ledger.months import next_month_us
-from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.retention.passes import LEASE_US
+from services.metering.credit.calendar import next_month_us
+from services.metering.credit.records import DAY_US, HOUR_US
+from services.metering.months.passes import LEASE_US
 
 # Names the file in which processes read how far the clock is ahead.
 VARIABLE: Final = "FAULTS_CLOCK"

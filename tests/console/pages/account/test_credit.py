@@ -7,7 +7,7 @@ import pytest
 
 from services.chassis.access_tokens import AccountRole
 from services.chassis.money import format_usd
-from services.metering.auditor import find_violations_of
+from services.metering.audit.auditor import find_violations_of
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import ACCOUNT_ID, HELD_NANOS, request_id
@@ -42,7 +42,7 @@ def test_a_verification_that_takes_long_is_asked_for_again(
         assert may_end.wait(60)
         return find_violations_of(connection, account_id)
 
-    monkeypatch.setattr("services.metering.account_audits.find_violations_of", wait_and_look)
+    monkeypatch.setattr("services.metering.audit.account_audits.find_violations_of", wait_and_look)
     with monkeypatch.context() as hasty:
         hasty.setattr("console.pages.account.credit.AUDIT_WAIT_MS", 1)
         waiting = console.post("/credit/verify", session=session).text

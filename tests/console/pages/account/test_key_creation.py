@@ -11,7 +11,7 @@ from services.auth.core.times import DAY_US
 from services.auth.keys.records import Scope
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.spend import WHOLE_ACCOUNT, SpendLimits
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SpendLimits
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.backends import not_answering
 from tests.console.clock import NOW_US

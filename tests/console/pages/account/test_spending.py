@@ -6,7 +6,7 @@ import pytest
 
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.spend import SpendLimits
 from tests.console.auth import KEY_PATTERN
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from legato_protos.metering.v1 import metering_pb2
-from services.metering.ledger.prices import Usage
+from services.metering.credit.prices import Usage
 from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.console.metering import charge_of, settled
@@ -38,7 +38,7 @@ def test_the_zone_of_the_reader_reaches_metering(console: ConsoleHarness) -> Non
 def test_a_period_with_too_many_rows_is_read_in_parts(console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     console.backends.fill()
     # Less than the period has.
-    monkeypatch.setattr("services.metering.usage_reports.ROWS_MOST", 30)
+    monkeypatch.setattr("services.metering.reports.usage.ROWS_MOST", 30)
     answer = console.get("/usage.csv?period=30", console.auth.sign_in())
     asked = [request for request in console.backends.requests if isinstance(request, metering_pb2.ListUsageRequest)]
     assert len(asked) > 1

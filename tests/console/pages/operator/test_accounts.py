@@ -3,7 +3,7 @@
 import pytest
 
 from services.auth.core.records.accounts import ClassAllowance
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.spend import SpendLimits
 from tests.console.auth_rows import OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
 from tests.console.backends import not_answering
 from tests.console.clock import NOW_US

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import (
+from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.credit.prices import Usage
+from services.metering.credit.records import (
     Adjust,
     Checkpoint,
     CreditOperation,
@@ -25,7 +26,6 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.settings import MeteringSettings
 from tests.services.metering.model import strategies
 from tests.services.metering.model.model import Model

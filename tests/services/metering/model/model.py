@@ -12,9 +12,10 @@ from math import ceil
 from typing import Any
 
 from services.chassis.errors import Reason
-from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
-from services.metering.ledger.prices import Price, Usage
-from services.metering.ledger.records import (
+from services.metering.credit.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.credit.prices import Price, Usage
+from services.metering.credit.records import (
     AccountBalance,
     Adjust,
     Checkpoint,
@@ -33,7 +34,6 @@ from services.metering.ledger.records import (
     Swept,
     Void,
 )
-from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from tests.services.metering.model.periods import Limit, begin_of, by_period, end_of, is_in, time_of
 from tests.services.metering.model.records import Claim, Refusal, Request
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from services.metering.ledger.spend import SpendLimits
+from services.metering.credit.ledger.spend import SpendLimits
 
 PERIODS = ("day", "month", "total")
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from services.chassis.errors import Reason
-from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import Basis, End, State
+from services.metering.credit.prices import Usage
+from services.metering.credit.records import Basis, End, State
 
 
 class Refusal(NamedTuple):

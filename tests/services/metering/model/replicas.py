@@ -15,19 +15,19 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import audit
-from services.metering.batch import Writer
-from services.metering.ledger.holds import UnmatchedSettlement
-from services.metering.ledger.months import next_month_us
-from services.metering.ledger.prices import Price, Prices
-from services.metering.ledger.records import DAY_US, HOUR_US, Extended, Operation
-from services.metering.ledger.spend import Spend
-from services.metering.retention.passes import Retention
+from services.metering.audit.auditor import audit
+from services.metering.audit.sweeper import Sweeper
+from services.metering.credit.batch import Writer
+from services.metering.credit.calendar import next_month_us
+from services.metering.credit.ledger.holds import UnmatchedSettlement
+from services.metering.credit.ledger.spend import Spend
+from services.metering.credit.prices import Price, Prices
+from services.metering.credit.records import DAY_US, HOUR_US, Extended, Operation
+from services.metering.credit.store.prices import adopt_prices
+from services.metering.credit.store.tables import retention
+from services.metering.months.passes import Retention
+from services.metering.months.store.partitions import create_partitions_ahead
 from services.metering.settings import MeteringSettings
-from services.metering.store.prices import adopt_prices
-from services.metering.store.retention.partitions import create_partitions_ahead
-from services.metering.store.tables import retention
-from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model.records import Refusal
 from tests.services.metering.model.rows import Rows, read_rows

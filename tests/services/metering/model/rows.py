@@ -5,10 +5,19 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
-from services.metering.ledger.spend import Spend, SpendLimits
-from services.metering.store.retention.closings import read_retention
-from services.metering.store.tables import COUNTED, account_hours, accounts, claims, holds, ledger, spends, usage_hours
+from services.metering.credit.ledger.spend import Spend, SpendLimits
+from services.metering.credit.records import AccountBalance, Claim, Entry, Hold
+from services.metering.credit.store.closings import read_retention
+from services.metering.credit.store.tables import (
+    COUNTED,
+    account_hours,
+    accounts,
+    claims,
+    holds,
+    ledger,
+    spends,
+    usage_hours,
+)
 from tests.services.metering.model.model import Model
 from tests.services.metering.model.records import Request
 

@@ -23,11 +23,21 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.metering.ledger import owed
-from services.metering.ledger import rules as ledger
-from services.metering.ledger.batch_state import BatchState
-from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import (
+from services.metering.credit.ledger import owed
+from services.metering.credit.ledger import rules as ledger
+from services.metering.credit.ledger.batch_state import BatchState
+from services.metering.credit.ledger.rule_context import Effect, RuleContext
+from services.metering.credit.ledger.spend import (
+    Allowance,
+    InheritSpendLimits,
+    SetSpendLimits,
+    Spend,
+    SpendBook,
+    SpendRoom,
+    spend_id,
+)
+from services.metering.credit.prices import Prices
+from services.metering.credit.records import (
     AccountBalance,
     Checkpoint,
     Extend,
@@ -41,19 +51,9 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.rule_context import Effect, RuleContext
-from services.metering.ledger.spend import (
-    Allowance,
-    InheritSpendLimits,
-    SetSpendLimits,
-    Spend,
-    SpendBook,
-    SpendRoom,
-    spend_id,
-)
-from services.metering.store import batches
+from services.metering.credit.store import batches
+from services.metering.credit.store.tables import accounts, holds
 from services.metering.store.sets import Lookup, Write, insert_rows, select_all, update_rows
-from services.metering.store.tables import accounts, holds
 
 Rule = Callable[[Any, RuleContext], Effect[Any]]
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import (
+from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.credit.prices import Usage
+from services.metering.credit.records import (
     Adjust,
     Basis,
     Checkpoint,
@@ -24,7 +25,6 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.settings import MeteringSettings
 from tests.services.metering.samples import KEY
 

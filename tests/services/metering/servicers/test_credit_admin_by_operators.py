@@ -14,7 +14,7 @@ from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.metering.batch import Writer
+from services.metering.credit.batch import Writer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from tests.services.metering.samples import ACCOUNT
 

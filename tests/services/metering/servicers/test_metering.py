@@ -14,12 +14,12 @@ from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.log import Log
-from services.metering.batch import Writer
-from services.metering.ledger.notices import NoticeRules
-from services.metering.ledger.records import COMMAND_LINE, DAY_US
-from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
-from services.metering.store import batches
-from services.metering.store.accounts import set_threshold
+from services.metering.credit.batch import Writer
+from services.metering.credit.ledger.notices import NoticeRules
+from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
+from services.metering.credit.records import COMMAND_LINE, DAY_US
+from services.metering.credit.store import batches
+from services.metering.credit.store.accounts import set_threshold
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 from tests.services.metering.servicers.messages import Ask, delivery, grant, refusal_of, reserve, settle
 

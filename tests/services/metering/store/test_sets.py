@@ -7,9 +7,9 @@ import sqlalchemy as sa
 from msgspec.structs import astuple
 
 from services.chassis.database.database import Database
-from services.metering.ledger.records import Hold
+from services.metering.credit.records import Hold
+from services.metering.credit.store.tables import accounts, holds, usage_hours
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
-from services.metering.store.tables import accounts, holds, usage_hours
 
 INSERT_ACCOUNTS = insert_rows(accounts, ["account_id", "balance_nanos", "held_nanos"])
 UPDATE_ACCOUNTS = update_rows(accounts, "account_id", ["balance_nanos"], found=["balance_nanos", "held_nanos"])

@@ -17,8 +17,8 @@ from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.model_shares import LEARNING_S, LocalModelShares
-from services.metering.servicers.model_shares import ModelShareServicer
+from services.metering.limits.model_shares import LEARNING_S, LocalModelShares
+from services.metering.limits.servicers.model_shares import ModelShareServicer
 from services.router.models.fleet_limits import FIRST_ANSWER_S, FleetLimits
 from services.router.models.share import RouterShare
 from tests.services.router.harness import running_router, target

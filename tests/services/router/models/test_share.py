@@ -12,7 +12,7 @@ import pytest
 from legato_protos.metering.v1 import model_shares_pb2 as pb
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate, Permit
-from services.metering.model_shares import KEPT_S, LEARNING_S, ModelShares, ShareClaim
+from services.metering.limits.model_shares import KEPT_S, LEARNING_S, ModelShares, ShareClaim
 from services.router.models.fleet_limits import LEASE_S
 from services.router.models.share import CALLS_EVERY_S, RouterShare
 from tests.support.fakes import FakeClock

@@ -13,7 +13,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.servicers.staged_files import StagedFileServicer
+from services.metering.credit.servicers.staged_files import StagedFileServicer
 from services.router.metrics import show_route_file
 from services.router.models.states import ModelStates, OpenProvider
 from services.router.routes.reload import Reload

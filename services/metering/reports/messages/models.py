@@ -1,0 +1,52 @@
+"""Converts reports across accounts between the .proto's messages and the domain."""
+
+from typing import Final
+
+from legato_protos.metering.v1 import reports_pb2 as pb
+from services.chassis.rpc.messages import to_message, to_timestamp
+from services.metering.messages import invalid, to_microseconds
+from services.metering.reports.models import ROWS_MOST, AccountsReport, ReportQuery, ReportRow
+from services.metering.reports.store.model_days import DayFilter
+
+# In the order of the columns.
+_GROUPS: Final = {
+    pb.REPORT_GROUP_DAY: "day_us",
+    pb.REPORT_GROUP_ACCOUNT: "account_id",
+    pb.REPORT_GROUP_CLASS: "class_id",
+    pb.REPORT_GROUP_PROVIDER: "provider",
+    pb.REPORT_GROUP_MODEL: "model_name",
+}
+
+
+def to_report_query(request: pb.GetReportRequest) -> ReportQuery:
+    if not request.HasField("start_time") or not request.HasField("end_time"):
+        raise invalid("A report has a start and an end.", "start_time")
+    if any(group not in _GROUPS for group in request.groups):
+        raise invalid("A report is by day, class, provider, model or account.", "groups")
+    if not 0 <= request.top_rows <= ROWS_MOST:
+        raise invalid(f"A report has at most {ROWS_MOST:,} rows.", "top_rows")
+    chosen = DayFilter(
+        to_microseconds(request.start_time, "start_time"),
+        to_microseconds(request.end_time, "end_time"),
+        request.account_id,
+        request.class_id,
+        request.provider,
+        request.model_name,
+    )
+    groups = tuple(name for group, name in _GROUPS.items() if group in request.groups)
+    return ReportQuery(chosen, groups, request.top_rows)
+
+
+def from_report(report: AccountsReport) -> pb.GetReportResponse:
+    return pb.GetReportResponse(
+        rows=map(_from_row, report.rows),
+        others=to_message(pb.ReportSums, report.others),
+        other_rows=report.other_rows,
+        total=to_message(pb.ReportSums, report.total),
+        summed_time=to_timestamp(report.summed_us),
+        outstanding=to_message(pb.OutstandingCredit, report.outstanding),
+    )
+
+
+def _from_row(row: ReportRow) -> pb.ReportRow:
+    return to_message(pb.ReportRow, row, day=to_timestamp(row.day_us), sums=to_message(pb.ReportSums, row.sums))

@@ -1,0 +1,12 @@
+"""What the tables of all slices have in common."""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+metadata: Final = sa.MetaData()
+
+
+def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    # PostgreSQL sums integers to decimals, and nothing to null.
+    return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)
