@@ -114,7 +114,7 @@ unit-tests: .venv/dev
 	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
-test: .venv/dev ## Run lint and all tests, which start their own databases (up to twenty minutes)
+test: .venv/dev ## Run lint and all tests, which start their own databases (README.md has how long)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # Compiles whatever the tests import, before four processes would each do it for themselves.
@@ -149,6 +149,10 @@ seeded-bugs: .venv/dev ## Check that the tests of the ledger catch every seeded 
 .PHONY: messages
 messages: .venv/dev ## After a change of the console's words: gather them in the catalogues, for translation
 	@$(BIN)/python -m tests.console.messages
+
+.PHONY: measures
+measures: .venv/dev ## Measure the source tree: places of a feature, foreign state, `Any`, lines. Options: make measures ARGS="0.2.0 main", ARGS="--added main..branch"
+	@$(BIN)/python -m tests.contracts.measures $(ARGS)
 
 .PHONY: screenshots
 screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview --language fr"

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,22 +74,22 @@ class Invocation:
         self._context.call_on_close(services.close)
         return services
 
-    def say(self, text: str, thing: dict[str, Any]) -> None:
+    def say(self, text: str, thing: Mapping[str, object]) -> None:
         """Prints a text, or with --json what it is about."""
         show_json(thing) if self.json else click.echo(text)
 
-    def show(self, thing: dict[str, Any]) -> None:
+    def show(self, thing: Mapping[str, object]) -> None:
         """Prints one thing."""
         show_json(thing) if self.json else show_fields({name: _for_people(value) for name, value in thing.items()})
 
-    def show_list(self, things: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
+    def show_list(self, things: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
         """Prints a list; without --json only its columns."""
         if self.json:
             show_json(things)
         else:
             show_table(columns, [[_for_people(thing[column]) for column in columns] for thing in things])
 
-    def stream(self, things: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
+    def stream(self, things: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
         """Prints a list as its things come, which need not fit into memory: as CSV or JSON."""
         if self.json:
             stream_json(things)
@@ -97,7 +97,7 @@ class Invocation:
             stream_csv(columns, things)
 
 
-def _for_people(value: Any) -> Any:
+def _for_people(value: object) -> object:
     return ", ".join(str(item) for item in value) if isinstance(value, list) else value
 
 

@@ -32,7 +32,7 @@ FIELDS: Final = {
 }
 
 
-def described(message: "Message", *names: str) -> dict[str, Any]:
+def described(message: "Message", *names: str) -> dict[str, object]:
     """Describes some fields by the names under which they are printed; None is what is not set, or an empty text."""
     return {name: value_of(message, FIELDS.get(name, name)) for name in names}
 
@@ -53,9 +53,9 @@ def rfc3339(timestamp: "Timestamp") -> str:
     return timestamp.ToDatetime(tzinfo=UTC).isoformat().replace("+00:00", "Z")
 
 
-def money(**amounts_nanos: int | None) -> dict[str, Any]:
+def money(**amounts_nanos: int | None) -> dict[str, object]:
     """Describes amounts by name, each in dollars and in nano-dollars; None where it is unknown."""
-    described: dict[str, Any] = {}
+    described: dict[str, object] = {}
     for name, nanos in amounts_nanos.items():
         described |= {f"{name}_usd": None if nanos is None else format_usd(nanos), f"{name}_nanos": nanos}
     return described

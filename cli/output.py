@@ -5,18 +5,18 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 
-def show_json(value: Any) -> None:
+def show_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
-def stream_json(values: Iterable[Any]) -> None:
+def stream_json(values: Iterable[object]) -> None:
     """Prints an array as its values come: they need not fit into memory."""
     separator = "["
     for value in values:
@@ -25,7 +25,7 @@ def stream_json(values: Iterable[Any]) -> None:
     click.echo("]" if separator != "[" else "[]")
 
 
-def stream_csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+def stream_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     """Prints CSV (RFC 4180) as its rows come. What has no value is empty."""
     writer = csv.DictWriter(sys.stdout, columns, extrasaction="ignore")
     writer.writeheader()

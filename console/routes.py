@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from console.pages.account import (
     account_data,
@@ -224,7 +224,7 @@ PAGES: Final[Sequence[PageRoute]] = (
 )
 
 
-def find_page(method: str, path: str) -> tuple[PageRoute, dict[str, Any]]:
+def find_page(method: str, path: str) -> tuple[PageRoute, dict[str, object]]:
     for page in PAGES:
         pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", page.path)
         match = re.fullmatch(pattern, path)

@@ -126,7 +126,7 @@ def _try_lock(fd: int, kind: int) -> bool:
     return True
 
 
-def write_processes(data: Path, state: dict[str, Any]) -> None:
+def write_processes(data: Path, state: dict[str, object]) -> None:
     write_private(data / "run" / "processes.json", json.dumps(state))
 
 

@@ -106,22 +106,22 @@ class Responsiveness:
         self._misses = 0
         self._is_overload_told = False
 
-    def note_answer(self, now_s: float, starved_s: float = 0.0) -> None:
+    def record_answer(self, now_s: float, starved_s: float = 0.0) -> None:
         self._allowed_s = self._allowed_later_s
         self._answered_at_s = now_s
         self._is_overload_told = False
         self._begin_again(now_s, starved_s)
 
-    def note_work(self, now_s: float, starved_s: float = 0.0) -> bool:
-        """Notes that the process works, though it did not answer. Returns whether that is to be told: once, when it has
-        lasted for as long as a process that hangs is given."""
+    def record_work(self, now_s: float, starved_s: float = 0.0) -> bool:
+        """Records that the process works, though it did not answer. Returns whether that is to be told: once, when it
+        has lasted for as long as a process that hangs is given."""
         self._begin_again(now_s, starved_s)
         if self._is_overload_told or now_s - self._answered_at_s < self._allowed_s:
             return False
         self._is_overload_told = True
         return True
 
-    def note_miss(
+    def record_miss(
         self, due_at_s: float, began_at_s: float, ended_at_s: float, timeout_s: float, starved_s: float = 0.0
     ) -> bool:
         """Returns whether the process hangs. The check was due at `due_at_s` and had a timeout of `timeout_s`."""

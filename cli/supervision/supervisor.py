@@ -96,7 +96,7 @@ class Supervisor:
     # Prints a message for the user.
     say: Callable[[str], None]
     # Called with the state of every process, as JSON takes it, whenever one changes.
-    on_change: Callable[[list[dict[str, Any]]], None]
+    on_change: Callable[[list[dict[str, object]]], None]
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
@@ -233,7 +233,7 @@ class Supervisor:
             unresponsive_after_s=timing.unresponsive_after_s,
         )
         if kept.has_served:
-            judged.note_answer(time.monotonic())
+            judged.record_answer(time.monotonic())
         loop = asyncio.get_running_loop()
         while process.returncode is None:
             due_at = time.monotonic() + timing.check_every_s
@@ -243,13 +243,13 @@ class Supervisor:
             ended_at = time.monotonic()
             works, waited_s = kept.pulse.has_beaten(), starved_s(process.pid)
             if answers:
-                judged.note_answer(ended_at, waited_s)
+                judged.record_answer(ended_at, waited_s)
             elif works:
-                if judged.note_work(ended_at, waited_s):
+                if judged.record_work(ended_at, waited_s):
                     self.say(f"{kept.spec.name} is overloaded: it works, but answers no health check in time")
                     self.log.warning("process.overloaded", name=kept.spec.name, pid=process.pid)
             elif (
-                judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s, waited_s)
+                judged.record_miss(due_at, began_at, ended_at, timing.check_timeout_s, waited_s)
                 and process.returncode is None
             ):
                 return judged.silent_s(ended_at)

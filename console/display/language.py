@@ -7,7 +7,7 @@ before there is a visit. `make messages` gathers them in the catalogues.
 import json
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import escape
 
@@ -104,7 +104,7 @@ def in_figures(figure: str) -> str:
     return figure.translate(_FRENCH_FIGURES) if is_french() else figure
 
 
-def gettext(message: str, **values: Any) -> str:
+def gettext(message: str, **values: object) -> str:
     """Returns the words of a message; `values` stand in place of `%(name)s`."""
     found = _CATALOGUES[_current.get()].get(message, (message,))[0] or message
     return found % values if values else found
@@ -115,7 +115,7 @@ def pgettext(context: str, message: str) -> str:
     return _CATALOGUES[_current.get()].get(in_context(context, message), (message,))[0] or message
 
 
-def ngettext(one: str, many: str, num: int, **values: Any) -> str:
+def ngettext(one: str, many: str, num: int, **values: object) -> str:
     """Returns the words for a number of things, which may be in place of `%(num)s`."""
     return plural_form(one, many, num) % {"num": in_figures(f"{num:,}"), **values}
 

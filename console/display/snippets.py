@@ -3,7 +3,7 @@
 import json
 import shlex
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from console.display.language import N_, _
 
@@ -67,7 +67,7 @@ def conversation_snippets(base_url: str) -> list[Snippet]:
     ]
 
 
-def _first_request() -> dict[str, Any]:
+def _first_request() -> dict[str, object]:
     return {"model": "auto", "messages": [{"role": "user", "content": _(_QUESTION)}]}
 
 

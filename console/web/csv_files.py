@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response, StreamingResponse
 
@@ -16,7 +16,7 @@ CHUNK_BYTES: Final = 32 * 1024
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 # By column.
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 class FileCutOff(Exception):

@@ -29,7 +29,7 @@ class Pages:
         for name in self._environment.list_templates():
             self._environment.get_template(name)
 
-    def text(self, template: str, context: dict[str, Any]) -> str:
+    def text(self, template: str, context: dict[str, object]) -> str:
         return self._environment.get_template(template).render(context)
 
 
@@ -37,7 +37,7 @@ class PageResponse(Response):
     """A page, which is rendered when that is known which every page tells."""
 
     def __init__(
-        self, pages: Pages, template: str, context: dict[str, Any], status: int, *, may_compress: bool
+        self, pages: Pages, template: str, context: dict[str, object], status: int, *, may_compress: bool
     ) -> None:
         super().__init__(None, status, {"vary": "accept-encoding"}, HTML)
         self._pages = pages
@@ -45,7 +45,7 @@ class PageResponse(Response):
         self._context = context
         self._may_compress = may_compress
 
-    def complete(self, **context: Any) -> None:
+    def complete(self, **context: object) -> None:
         body = self._pages.text(self._template, {**self._context, **context}).encode()
         if self._may_compress and len(body) >= COMPRESSED_FROM_BYTES:
             body = gzip.compress(body, 4, mtime=0)

@@ -57,7 +57,7 @@ class Console:
     processes: tuple[ProcessAddress, ...] = ()
     # Where links for users lead, if not here.
     public_origin: str = ""
-    # The address of the operators, to whom owners write; empty: none is told.
+    # The operators' mail address, which pages show to owners; empty: they show none.
     contact_email: str = ""
 
     @property
@@ -279,7 +279,7 @@ class Visit:
         refusal: Refusal | None = None,
         *,
         has_secret: bool = False,
-        **context: Any,
+        **context: object,
     ) -> Response:
         """Returns a page, which says what is wrong with the form that it answers."""
         notice = self._take_message() if self.known is not None or template == "sign_in.html" else None

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from google.protobuf.json_format import MessageToDict
@@ -46,12 +46,12 @@ class _Outbox(io.RawIOBase):
         return taken
 
 
-def as_fields(message: Message) -> dict[str, Any]:
+def as_fields(message: Message) -> dict[str, object]:
     """Returns a message as JSON has it; a large number is a text there."""
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
-async def json_file(content: Any) -> AsyncIterator[bytes]:
+async def json_file(content: object) -> AsyncIterator[bytes]:
     yield json.dumps(content, ensure_ascii=False, indent=2).encode()
 
 

@@ -45,11 +45,11 @@ class EdgeSaturation:
         # The limit itself is worked out only where it can matter.
         return self.gate.running >= LEAST_CHATS and self.gate.running >= self.gate.limit
 
-    def note_reserve(self, took_s: float) -> None:
+    def record_reserve(self, took_s: float) -> None:
         if self._tolerated_s:
             self._reserving.note(took_s / RESERVE_TOLERATED_S)
 
-    def note_lateness(self, late_s: float) -> None:
+    def record_lateness(self, late_s: float) -> None:
         self.lateness_s.observe(late_s)
         if self._tolerated_s:
             self._lateness.note(late_s / self._tolerated_s)
@@ -71,5 +71,5 @@ class EdgeSaturation:
             self._timer.cancel()
 
     def _sample(self, due_s: float) -> None:
-        self.note_lateness(max(0.0, self._clock.elapsed_s() - due_s))
+        self.record_lateness(max(0.0, self._clock.elapsed_s() - due_s))
         self.start()

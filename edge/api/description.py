@@ -1,7 +1,7 @@
 """Describes endpoints in the OpenAPI document: their errors, from the error table, and their headers."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,14 +17,14 @@ NULL: Final = "<null>"
 REQUEST_ID: Final = "019a8c2f5b3e7c10a1f24d6e8b90c3d5"
 
 # The `responses` of FastAPI's decorators.
-Responses = dict[int | str, dict[str, Any]]
+Responses = dict[int | str, dict[str, object]]
 
 RATE_HEADERS: Final = tuple(
     f"x-ratelimit-{what}-{of}" for of in ("requests", "tokens") for what in ("limit", "remaining", "reset")
 )
 _COUNT: Final = {"type": "integer", "minimum": 0}
 # Components of the document, by name.
-HEADERS: Final[dict[str, dict[str, Any]]] = {
+HEADERS: Final[dict[str, dict[str, object]]] = {
     name: {"description": description, "schema": schema}
     for name, description, schema in [
         ("x-request-id", "The id of this request.", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
@@ -121,7 +121,7 @@ def errors(*own: Reason, needs_key: bool = True, needs_scope: bool = True, heade
     }
 
 
-def _described(status: int, examples: list[LegatoError], headers: Iterable[str]) -> dict[str, Any]:
+def _described(status: int, examples: list[LegatoError], headers: Iterable[str]) -> dict[str, object]:
     by_code = {error.wire.code or error.reason.lower(): error for error in examples}
     names = [name.decode() for error in examples for name, _ in error_headers(error)]
     shown = {code: msgspec.json.decode(error_body(error)) for code, error in by_code.items()}
@@ -133,7 +133,7 @@ def _described(status: int, examples: list[LegatoError], headers: Iterable[str])
     }
 
 
-def example_values(values: dict[str, Any]) -> dict[str, Any]:
+def example_values(values: Mapping[str, object]) -> dict[str, object]:
     return {name: {"value": replace_in(value, None, NULL)} for name, value in values.items()}
 
 
@@ -146,7 +146,7 @@ def replace_in(part: Any, old: object, new: object) -> Any:
     return new if part == old else part
 
 
-def header_refs(*names: str) -> dict[str, Any]:
+def header_refs(*names: str) -> dict[str, object]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in ("x-request-id", *names)}
 
 

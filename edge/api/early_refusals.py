@@ -28,7 +28,7 @@ class EarlyRefusals:
             return None
         error, rates = refusal
         request_id = new_request_id()
-        self._edge.note_refusal(error, request_id)
+        self._edge.record_refusal(error, request_id)
         cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
         headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *cors]
         return Answer(error.wire.http_status, headers, error_body(error))

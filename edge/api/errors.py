@@ -38,7 +38,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     else:
         refusal = _to_refusal(request, edge, error)
     forget_origin(error)
-    edge.note_refusal(refusal, request.state.request_id)
+    edge.record_refusal(refusal, request.state.request_id)
     response = Response(error_body(refusal), refusal.wire.http_status, media_type="application/json")
     response.raw_headers += [*error_headers(refusal), *headers]
     return response

@@ -89,7 +89,7 @@ _current: ContextVar[CurrentRequest | None] = ContextVar("current_request", defa
 def begin_request(
     scope: HttpScope, verify_again: Callable[[], Awaitable[object]], client_name: Callable[[], str]
 ) -> None:
-    """Notes which request the task serves from now on, how its key is verified, and what names its client."""
+    """Records which request the task serves from now on, how its key is verified, and what names its client."""
     _current.set(CurrentRequest(scope, verify_again, client_name))
 
 

@@ -1,6 +1,7 @@
 """The credit that one chat holds, from its reservation until it is settled."""
 
 import asyncio
+from dataclasses import replace
 
 from edge.backends.auth import Principal
 from edge.backends.exchanges import ChatCall
@@ -8,6 +9,7 @@ from edge.billing.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import UNSEEN_PROMPT_TOKENS
 from edge.billing.rate_limits import Admission
+from edge.billing.settlements import NO_DETAILS, ChatDetails
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatRequest, Grant, Need
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -84,7 +86,7 @@ class ChatHold:
         ask for more while it gathers the answer."""
         most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
         principal = self._principal
-        self._slot = slot = self._journal.claim(self.request_id, principal.account_id, self.class_id, principal.key_id)
+        self._slot = slot = self._journal.claim(self.request_id, principal.account_id, self.class_id)
         failpoints.hit("edge.claimed")
         try:
             reserved = await self._metering.reserve(
@@ -200,22 +202,25 @@ class ChatHold:
         """True if there is nothing to settle: it is settled, was refused, or was never reserved."""
         return self._slot is None or self._slot.kind != OPEN
 
-    def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
+    def settle(
+        self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType", details: ChatDetails = NO_DETAILS
+    ) -> None:
         """Charges what was used, once; later calls for the same chat do nothing."""
         slot = self._slot
         if slot is not None and slot.kind == OPEN:
             slot.seal(usage, basis, end)
             self.charged = usage
             failpoints.hit("edge.sealed")
-            self._metering.resolve(slot)
+            self._metering.resolve(slot, details)
 
-    def void(self, end: "pb.End.ValueType", accepted_prompt_tokens: int = 0) -> None:
+    def void(self, end: "pb.End.ValueType", details: ChatDetails = NO_DETAILS, accepted_prompt_tokens: int = 0) -> None:
         """Charges nothing, as nothing was delivered. Metering may still charge a prompt that a provider has accepted,
         if clients of this account often disconnect."""
-        if self._slot is not None and not self.is_resolved and end == pb.END_CLIENT_GONE:
-            self._slot.unpaid_prompt_tokens = self._asked_tokens
-            self._slot.accepted_prompt_tokens = accepted_prompt_tokens
-        self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
+        if end == pb.END_CLIENT_GONE:
+            details = replace(
+                details, unpaid_prompt_tokens=self._asked_tokens, accepted_prompt_tokens=accepted_prompt_tokens
+            )
+        self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end, details)
 
     async def _ask_for(self, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
         answer = await self._metering.extend(

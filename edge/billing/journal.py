@@ -9,15 +9,12 @@ never written here.
 import mmap
 import struct
 import zlib
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from edge.billing.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile
 from legato_protos.metering.v1 import metering_pb2 as pb
-from legato_protos.router.v1.router_pb2 import Started
-from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import unavailable
 from services.chassis.process import failpoints
@@ -80,27 +77,18 @@ class Slot:
         "_journal",
         "_owner",
         "_owner_checksum",
-        "accepted_prompt_tokens",
         "account_id",
-        "arrived_at_s",
         "basis",
         "cached_tokens",
-        "calls",
         "class_id",
         "completion_tokens",
-        "duration_ms",
         "end",
-        "first_token_at_s",
         "index",
-        "is_refused",
-        "key_id",
         "kind",
         "marked",
         "prompt_tokens",
         "request_id",
         "start",
-        "started",
-        "unpaid_prompt_tokens",
     )  # fmt: skip
 
     def __init__(self, journal: "Journal", index: int, generation: int, request_id: str, account_id: str) -> None:
@@ -115,9 +103,6 @@ class Slot:
         self.account_id = account_id
         # The class is known after a restart, too.
         self.class_id = ""
-        self.key_id = ""
-        # Whether metering has refused the settlement, or may, because it is of an earlier process.
-        self.is_refused = False
         self.kind = OPEN
         self.basis: pb.Basis.ValueType = pb.BASIS_UNSPECIFIED
         self.end: pb.End.ValueType = pb.END_UNSPECIFIED
@@ -126,19 +111,6 @@ class Slot:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
-        # Set if the client left before anything was delivered: estimated tokens of its prompt, and those that a
-        # provider accepted. Not written to the file: after a restart they are not charged.
-        self.unpaid_prompt_tokens = 0
-        self.accepted_prompt_tokens = 0
-        # The model that has begun to answer, and all calls to models once the answer has finished. Not written to the
-        # file either: receipts and reports can do without.
-        self.started: Started | None = None
-        self.calls: Sequence[ModelCall] = ()
-        # Neither are these: by the clock of this process, when the request arrived and when its streamed answer began;
-        # once it is sealed, how long it took.
-        self.arrived_at_s: float | None = None
-        self.first_token_at_s: float | None = None
-        self.duration_ms: int | None = None
 
     @property
     def usage(self) -> Usage:
@@ -207,7 +179,6 @@ class Slot:
         return HEADER_BYTES + self.index * SLOT_BYTES + _RECORD.size
 
     def restore(self, record: _Record) -> None:
-        self.is_refused = True
         [written] = _CLASS.unpack_from(self._journal.map, self._class_start)
         if written & _OWNER_PART == self._owner_checksum & _OWNER_PART and 0 < written & 0xFF <= len(CLASSES):
             self.class_id = CLASSES[(written & 0xFF) - 1]
@@ -244,14 +215,14 @@ class Journal:
         # The slot that was freed last is taken first, so that pages which are not needed are never touched.
         self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
 
-    def claim(self, request_id: str, account_id: str, class_id: str = "", key_id: str = "") -> Slot:
+    def claim(self, request_id: str, account_id: str, class_id: str = "") -> Slot:
         """Takes a slot, before credit is held."""
         if not self._free:
             raise unavailable("Room for another request")
         index = self._free.pop()
         self._generations[index] += 1
         slot = Slot(self, index, self._generations[index], request_id, account_id)
-        slot.class_id, slot.key_id = class_id, key_id
+        slot.class_id = class_id
         self.taken[index] = slot
         slot.write_class()
         slot.count(0, 0)

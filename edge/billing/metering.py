@@ -16,7 +16,7 @@ from edge.billing.failures import FailureCounts
 from edge.billing.journal import Slot
 from edge.billing.rate_limits import Admission, LastRates, admit_request
 from edge.billing.settlements import Settlements
-from edge.wire.responses import rate_headers, told_rate
+from edge.wire.responses import rate_headers, reported_rate
 from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
@@ -72,7 +72,7 @@ class Metering:
         admission.confirm(await self._ask_limits(admission.asked))
 
     def admit_later(self, admission: Admission) -> None:
-        """Does the same in the background, for a client that has left."""
+        """Asks for the admission of a client that has left, in the background and without a hold."""
         self._send_later(self._admit_departed(admission))
 
     async def admit_longer(self, admission: Admission, tokens: int) -> None:
@@ -126,7 +126,7 @@ class Metering:
         try:
             response: pb.ReserveResponse = await replica.call("Reserve", request, pb.ReserveResponse, ASK_TIMEOUT_S)
         except LegatoError as error:
-            if error.reason is not Reason.RATE_LIMITED and (rate := told_rate(error)) is not None:
+            if error.reason is not Reason.RATE_LIMITED and (rate := reported_rate(error)) is not None:
                 self._confirm(admission, rate)
             raise
         if response.HasField("rate"):

@@ -38,7 +38,7 @@ class Journals:
                 failpoints.hit("edge.replaying")
                 self._log.warning("journal.replayed", request_id=slot.request_id, account_id=slot.account_id)
                 seal(slot)
-                metering.resolve(slot, "edge.replayed")
+                metering.resolve(slot, acknowledged="edge.replayed", is_refused=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 await metering.settled()

@@ -1,9 +1,10 @@
 """Settles slots of the journal: reports each to metering until it is acknowledged, and then frees it."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -27,10 +28,33 @@ REFUSED_AGAIN_AFTER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class ChatDetails:
+    """The facts of a chat that are reported beside its slot. They are not in the journal, and unknown after a crash:
+    receipts and reports can do without."""
+
+    key_id: str = ""
+    # The model that has begun to answer, and all calls to models once the answer has finished.
+    started: Started | None = None
+    calls: Sequence[ModelCall] = ()
+    first_token_ms: int | None = None
+    duration_ms: int | None = None
+    # Set if the client left before anything was delivered: estimated tokens of its prompt, and those that a provider
+    # accepted. After a crash they are not charged.
+    unpaid_prompt_tokens: int = 0
+    accepted_prompt_tokens: int = 0
+
+
+NO_DETAILS: Final = ChatDetails()
+
+
+@dataclass(frozen=True, slots=True)
 class Settlement:
     """A pending settlement; `ended` when it was acknowledged or put off."""
 
     slot: Slot
+    details: ChatDetails
+    # Metering has refused it, or may, because it is of an earlier process.
+    is_refused: bool
     # The failpoint between the acknowledgement and the end.
     acknowledged: str
     began_s: float
@@ -49,12 +73,17 @@ class Settlements:
         # Their durations, for the metrics.
         self.times_s = Histogram(STEP_BOUNDS_S)
 
-    def begin(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
+    def begin(
+        self,
+        slot: Slot,
+        details: ChatDetails = NO_DETAILS,
+        acknowledged: str = "edge.settled",
+        *,
+        is_refused: bool = False,
+    ) -> None:
         """Reports the slot, and then frees it."""
-        if slot.arrived_at_s is not None and slot.duration_ms is None:
-            slot.duration_ms = _ms_between(slot.arrived_at_s, self._clock.elapsed_s())
         loop = asyncio.get_running_loop()
-        settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
+        settlement = Settlement(slot, details, is_refused, acknowledged, self._clock.elapsed_s(), loop.create_future())
         self.under_way[slot.request_id] = settlement
         # The client's last bytes are sent first.
         loop.call_soon(self._send_at_once, settlement)
@@ -68,7 +97,7 @@ class Settlements:
         """Sends it without a task: nearly every settlement is acknowledged at the first attempt."""
         failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
         try:
-            answer = self._send(settlement.slot)
+            answer = self._send(settlement)
         except LegatoError as error:
             self._send_later(settlement, error)
         else:
@@ -93,36 +122,38 @@ class Settlements:
         if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
             self._put_off(settlement, error)
             return
-        task = asyncio.create_task(self._retry_until_acknowledged(settlement.slot))
+        task = asyncio.create_task(self._retry_until_acknowledged(settlement))
         self._retries.add(task)
         task.add_done_callback(self._retries.discard)
         task.add_done_callback(partial(self._on_answer, settlement))
 
-    async def _retry_until_acknowledged(self, slot: Slot) -> None:
+    async def _retry_until_acknowledged(self, settlement: Settlement) -> None:
         failures = 1
         while True:
             if failures % 20 == 1:
-                self._log.warning("settlement.pending", request_id=slot.request_id, attempt=failures)
+                request_id = settlement.slot.request_id
+                self._log.warning("settlement.pending", request_id=request_id, attempt=failures)
             await asyncio.sleep(AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S)) - 1])
             try:
-                await self._send(slot)
+                await self._send(settlement)
                 return
             except LegatoError as error:
                 if error.reason is not Reason.UNAVAILABLE:
                     raise
             failures += 1
 
-    def _send(self, slot: Slot) -> "asyncio.Future[Any]":
+    def _send(self, settlement: Settlement) -> "asyncio.Future[Any]":
         """Sends it; raises if no replica is connected."""
-        method, request, response_type = resolution(slot)
+        slot = settlement.slot
+        method, request, response_type = resolution(slot, settlement.details, is_refused=settlement.is_refused)
         return self._replicas.for_account(slot.account_id).call(method, request, response_type, ANSWER_TIMEOUT_S)
 
     def _put_off(self, settlement: Settlement, error: BaseException) -> None:
         """Logs a settlement that metering refused, for an operator. It stays in its slot and is retried later."""
         slot = settlement.slot
-        slot.is_refused = True
         self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
-        asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.begin, slot, settlement.acknowledged)
+        again = partial(self.begin, slot, settlement.details, settlement.acknowledged, is_refused=True)
+        asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, again)
         self._end(settlement)
 
     def _end(self, settlement: Settlement) -> None:
@@ -130,7 +161,9 @@ class Settlements:
         settlement.ended.set_result(None)
 
 
-def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
+def resolution(
+    slot: Slot, details: ChatDetails = NO_DETAILS, *, is_refused: bool = False
+) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
     """Returns the call for a slot. Without a basis nothing is charged; what was delivered then is our loss."""
     request_id, account_id, end = slot.request_id, slot.account_id, slot.end
     if not slot.basis:
@@ -139,9 +172,9 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
             account_id=account_id,
             end=end,
             lost=slot.usage,
-            unpaid_prompt_tokens=slot.unpaid_prompt_tokens,
-            accepted_prompt_tokens=slot.accepted_prompt_tokens,
-            duration_ms=slot.duration_ms,
+            unpaid_prompt_tokens=details.unpaid_prompt_tokens,
+            accepted_prompt_tokens=details.accepted_prompt_tokens,
+            duration_ms=details.duration_ms,
         )
         return "Void", void, pb.VoidResponse
     settle = pb.SettleRequest(
@@ -150,23 +183,18 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
         usage=slot.usage,
         basis=slot.basis,
         end=end,
-        calls=slot.calls,
-        duration_ms=slot.duration_ms,
+        calls=details.calls,
+        duration_ms=details.duration_ms,
+        first_token_ms=details.first_token_ms,
     )
-    if slot.arrived_at_s is not None and slot.first_token_at_s is not None:
-        settle.first_token_ms = _ms_between(slot.arrived_at_s, slot.first_token_at_s)
-    if slot.is_refused:
+    if is_refused:
         # What an operator needs to have it booked.
-        settle.class_id, settle.key_id = slot.class_id, slot.key_id
-    if slot.started is not None:
-        settle.routes_version = slot.started.routes_version
-        if not slot.calls and slot.started.provider:
-            settle.calls.append(_unfinished_call(slot.started, settle.usage))
+        settle.class_id, settle.key_id = slot.class_id, details.key_id
+    if (started := details.started) is not None:
+        settle.routes_version = started.routes_version
+        if not details.calls and started.provider:
+            settle.calls.append(_unfinished_call(started, settle.usage))
     return "Settle", settle, pb.SettleResponse
-
-
-def _ms_between(earlier_s: float, later_s: float) -> int:
-    return round((later_s - earlier_s) * 1000)
 
 
 def _unfinished_call(started: Started, usage: Usage) -> ModelCall:

@@ -13,10 +13,12 @@ from edge.billing.failures import CLIENT_GONE, CREDIT_SPENT
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.billing.rate_limits import Admission
+from edge.billing.settlements import ChatDetails
 from edge.chat.chat_metrics import OPERATION, OUTCOMES, StepTimer
 from edge.chat.delivery import PieceDelivery
 from edge.chat.edge_state import EdgeState
 from edge.chat.reply import Reply
+from edge.chat.running_request import RunningRequest
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
 from legato_protos.metering.v1 import metering_pb2 as metering_pb
@@ -91,12 +93,10 @@ class Chat:
         self._claim = claim
         self._call: ChatCall | None = None
         self._stage = ChatStage.RESERVING
-        # Prompt tokens that a provider has accepted, as far as the router has reported it.
-        self._accepted_prompt_tokens = 0
+        self._request = RunningRequest(admitted.principal.key_id, body.stream)
         self._began_at_s = admitted.step_timer.end_step(edge.metrics.body)
         self._over_at_s = self._began_at_s + edge.life_s
         self._delivery = PieceDelivery(hold, reply, admitted.running_key, edge.clock, self._over_at_s)
-        self._first_piece_at_s: float | None = None
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
         """Runs the chat. As soon as its client disconnects, cancels it and raises ClientGone."""
@@ -150,17 +150,15 @@ class Chat:
         reserved_at_s = step_timer.end_step(self._edge.metrics.reserve)
         if not has_waited():
             # A failover is no queue.
-            self._edge.saturation.note_reserve(reserved_at_s - self._began_at_s)
-        hold.slot.arrived_at_s = step_timer.began_s
+            self._edge.saturation.record_reserve(reserved_at_s - self._began_at_s)
+        self._request.arrived_at_s = step_timer.began_s
         self._enter(ChatStage.ROUTING)
         self._reply.keep_alive()
         call, response = await self._route(self._opening(grant))
         # The answer has begun, so no other router will be asked.
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
-        self._first_piece_at_s = step_timer.end_step(self._edge.metrics.first_piece)
-        if body.stream:
-            hold.slot.first_token_at_s = self._first_piece_at_s
+        self._request.first_piece_at_s = step_timer.end_step(self._edge.metrics.first_piece)
         self._reply.stop_keeping_alive()
         self._delivery.open()
         # From here on this task sees only the responses that the delivery does not take where they arrive.
@@ -222,12 +220,12 @@ class Chat:
             if response.HasField("need"):
                 self._hold.answer(call, response.need, self._delivery.delivered)
             if response.accepted:
-                self._accepted_prompt_tokens = response.prompt_tokens
+                self._request.accepted_prompt_tokens = response.prompt_tokens
             if response.ignored:
                 self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
-                self._hold.slot.started = response.started
+                self._request.started = response.started
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
@@ -246,7 +244,7 @@ class Chat:
         basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
         spent = self._hold.spent and counted and finished.finish_reason == "length"
         end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
-        self._hold.slot.calls = finished.calls
+        self._request.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
         await self._tell_end(finished.finish_reason, finished.usage, basis, end)
@@ -255,22 +253,24 @@ class Chat:
     async def _tell_end(
         self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
     ) -> None:
-        """Seals the end before it is told. If it is also the beginning, as in an answer that is not streamed, it is
-        counted like a first piece, so that a client that received nothing is not charged."""
+        """Seals the end before it is told. If the client has nothing yet, as of an answer that is not streamed, the end
+        is counted like a first piece, so that a client that received nothing is not charged."""
         self._enter(ChatStage.FINISHING)
         hold = self._hold
         if not self._delivery.output_tokens and not usage.completion_tokens:
             # An empty answer is not charged.
-            hold.void(end)
-        self._delivery.count_end(usage)
-        if self._reply.delivered:
-            hold.settle(usage, basis, end)
+            hold.void(end, self._details())
+        if self._delivery.count_end(usage):
+            hold.settle(usage, basis, end, self._details())
         await self._reply.finish(finish_reason, usage, hold.cut_by if end == metering_pb.END_CREDIT_SPENT else "")
         if not hold.is_resolved:
             failpoints.hit("edge.relayed_first")
             # Sealed at once, which needs no mark.
-            hold.settle(usage, basis, end)
+            hold.settle(usage, basis, end, self._details())
         failpoints.hit("edge.told")
+
+    def _details(self) -> ChatDetails:
+        return self._request.details(self._clock.elapsed_s())
 
     def _end_by_error(self, error: BaseException) -> "metering_pb.End.ValueType":
         if not isinstance(error, LegatoError):
@@ -294,7 +294,11 @@ class Chat:
         """Settles, and ends the stream with an error event; raises the error if nothing was sent yet."""
         self._enter(ChatStage.FAILING)
         self._reply.stop_keeping_alive()
-        self._settle(end)
+        if not self._reply.delivered:
+            self._delivery.close()
+        if not self._delivery.is_under_way:
+            # Otherwise it is settled when that has ended, like an answer that is not streamed.
+            self._settle(end)
         if self._reply.is_open:
             self._edge.metrics.refused(error.reason)
             self._count_failure(error.reason)
@@ -311,9 +315,9 @@ class Chat:
         if self._hold.is_resolved:
             return
         if self._reply.delivered:
-            self._hold.settle(self._delivery.usage, metering_pb.BASIS_COUNTED, end)
+            self._hold.settle(self._delivery.usage, metering_pb.BASIS_COUNTED, end, self._details())
         else:
-            self._hold.void(end, self._accepted_prompt_tokens)
+            self._hold.void(end, self._details(), self._request.accepted_prompt_tokens)
 
     def _count_failure(self, reason: str) -> None:
         failures, principal = self._edge.metering.failures, self._admitted.principal
@@ -324,11 +328,12 @@ class Chat:
         step_timer, principal = self._admitted.step_timer, self._admitted.principal
         if (reason := _FAILED_ENDS.get(end)) is not None:
             self._count_failure(reason)
-        if self._first_piece_at_s is None:
+        first_piece_at_s = self._request.first_piece_at_s
+        if first_piece_at_s is None:
             first_piece_s, ended_at_s = None, self._clock.elapsed_s()
         else:
             first_piece_s, ended_at_s = (
-                self._first_piece_at_s - step_timer.began_s,
+                first_piece_at_s - step_timer.began_s,
                 step_timer.end_step(self._edge.metrics.relay),
             )
         took_s = ended_at_s - step_timer.began_s

@@ -38,7 +38,7 @@ class EdgeState:
     # None disables tracing.
     tracer: Tracer | None = None
 
-    def note_refusal(self, error: LegatoError, request_id: str) -> None:
+    def record_refusal(self, error: LegatoError, request_id: str) -> None:
         """Counts and logs an error that a client is sent."""
         self.metrics.refused(error.reason)
         status = error.wire.http_status

@@ -1,12 +1,31 @@
 """The answer to a chat, on its way to the client, whatever transport it takes."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers
 from services.chassis.packed_pieces import unpack_piece
+
+# A piece of an answer, packed or not.
+Piece = bytes | router.ChatResponse
+
+
+class PieceSource(Protocol):
+    """The pieces that wait for a transport which writes several at once."""
+
+    # How much waits.
+    size_bytes: int
+
+    def take(self) -> Sequence[Piece]:
+        """Returns what waits, to be written now: it is counted."""
+        ...
+
+    def confirm(self) -> None:
+        """Handles that the client has what was taken."""
+        ...
 
 
 class Reply:
@@ -16,8 +35,8 @@ class Reply:
     is_streamed = False
     # True if the client does not keep up with what was written.
     is_behind = False
-    # It counts pieces in the journal itself, when it sends them. Otherwise they are counted as they come.
-    counts_pieces = False
+    # It takes several pieces from a source when it can write. Otherwise it is given each as it comes.
+    gathers_pieces = False
 
     def __init__(self, ignored: Sequence[str]) -> None:
         """`ignored` are the fields that no model is called with."""
@@ -62,10 +81,13 @@ class Reply:
         """Writes a packed piece, which is not the first."""
         self.write(unpack_piece(packed))
 
-    def drop_unwritten(self) -> tuple[int, int] | None:
-        """Drops pieces that still wait to be written to a client that is gone. Returns the tokens of prompt and output
-        up to the last that was written; None if all were."""
-        return None
+    def gather_from(self, source: PieceSource) -> None:
+        """Takes over where its pieces come from, if it gathers them."""
+        raise NotImplementedError
+
+    def write_gathered(self) -> None:
+        """Writes what waits in the source, now or together with what comes soon."""
+        raise NotImplementedError
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
         """Ends the answer; `cut_by` says what ended one whose credit was used up."""

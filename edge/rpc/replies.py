@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edge.billing.hold import ChatHold
-from edge.chat.reply import Reply
+from edge.chat.reply import Piece, PieceSource, Reply
 from edge.wire.completion_json import Folded
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers
-from services.chassis.packed_pieces import read_counts, unpack_texts
+from services.chassis.packed_pieces import unpack_texts
 
 # A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more. All
 # streams send at the same times, so that one write of gRPC has the messages of many.
@@ -107,17 +107,17 @@ class RpcReply(Reply):
     def _hand_over(self, message: pb.StreamResponse | pb.CompleteResponse) -> None:
         if not self._is_dropped:
             self._writing = asyncio.ensure_future(self._call.write(message))
-            self._writing.add_done_callback(self._written)
+            self._writing.add_done_callback(self._free)
 
-    def _written(self, writing: "asyncio.Future[None]") -> None:
-        """Handles that gRPC has taken a message."""
-        self._free(writing)
-
-    def _free(self, writing: "asyncio.Future[None]") -> bool:
-        """Makes room for the next message. Returns whether this one was taken; otherwise the caller is gone, which the
-        call's task is told."""
+    def _free(self, writing: "asyncio.Future[None]") -> None:
+        """Makes room for the next message. If gRPC has not taken this one, the caller is gone, which the call's task is
+        told."""
         self._writing = None
-        return not writing.cancelled() and writing.exception() is None
+        if not writing.cancelled() and writing.exception() is None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Handles that gRPC has taken what was written."""
 
     def _head(self) -> dict[str, Any]:
         """Returns the fields that both kinds of answers have."""
@@ -171,18 +171,14 @@ class WholeReply(RpcReply):
 
 class StreamedReply(RpcReply):
     """A stream of messages. gRPC takes one at a time, and is done with it when the caller's window has room: what
-    arrives meanwhile, or soon after, is gathered for the next, and counted in the journal when that is sent."""
+    arrives meanwhile, or soon after, is gathered for the next."""
 
     is_streamed = True
-    counts_pieces = True
+    gathers_pieces = True
+    _source: PieceSource
 
     def __init__(self, call: AnsweredCall) -> None:
         super().__init__(call)
-        # Packed pieces, and others.
-        self._pieces: list[bytes | router.ChatResponse] = []
-        self._waiting_bytes = 0
-        # Of prompt and output, up to the last piece that gRPC was given.
-        self._written_tokens = (0, 0)
         self._is_begun = False
         self._end: pb.Finished | None = None
         self._due: asyncio.TimerHandle | None = None
@@ -200,20 +196,14 @@ class StreamedReply(RpcReply):
             # The task of a chat that was left is cancelled here.
             await asyncio.sleep(0)
 
-    def write(self, response: router.ChatResponse) -> None:
-        self.delivered = self.is_open = True
-        self._pieces.append(response)
-        self._add_waiting(response.ByteSize())
+    def gather_from(self, source: PieceSource) -> None:
+        self._source = source
 
-    def write_packed(self, packed: bytes) -> None:
-        self._pieces.append(packed)
-        self._add_waiting(len(packed))
-
-    def _add_waiting(self, size_bytes: int) -> None:
-        self._waiting_bytes += size_bytes
+    def write_gathered(self) -> None:
+        is_much = self._source.size_bytes > MOST_WAITING_BYTES
         if self._writing is not None:
-            self.is_behind = self._waiting_bytes > MOST_WAITING_BYTES
-        elif self._waiting_bytes > MOST_WAITING_BYTES:
+            self.is_behind = is_much
+        elif is_much:
             self._send()
         elif self._due is None:
             self._schedule()
@@ -226,29 +216,22 @@ class StreamedReply(RpcReply):
             self._due = self._loop.call_at((now_s // GATHER_S + 1) * GATHER_S, self._send)
 
     def _send(self) -> None:
+        """Writes all that waits as one message."""
         self._stop_timer()
-        if not self._is_dropped:
+        if not self._is_dropped and (self._source.size_bytes or self._end is not None):
+            self.delivered = self.is_open = True
             self._hand_over(self._gathered())
 
-    def _written(self, writing: "asyncio.Future[None]") -> None:
-        if self._free(writing) and not self._hold.is_resolved and not self._hold.slot.marked:
-            self._hold.slot.mark()
-
-    def _free(self, writing: "asyncio.Future[None]") -> bool:
-        is_taken = super()._free(writing)
-        if is_taken:
-            self._written_at_s = self._loop.time()
-            if self._pieces:
-                self._schedule()
-        return is_taken
+    def _go_on(self) -> None:
+        if self._is_begun:
+            # Before the next is taken from the source. It is no confirmation that the id was told.
+            self._source.confirm()
+        self._written_at_s = self._loop.time()
+        if self._source.size_bytes:
+            self._schedule()
 
     def _gathered(self) -> pb.StreamResponse:
-        """Returns all that waits as one message."""
-        pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
-        if pieces:
-            self._written_tokens = _tokens_of(pieces[-1])
-            if not self._hold.is_resolved:
-                self._hold.slot.count(*self._written_tokens)
+        pieces = self._source.take()
         self.is_behind = False
         if self._caught_up is not None and not self._caught_up.done():
             self._caught_up.set_result(None)
@@ -262,7 +245,6 @@ class StreamedReply(RpcReply):
         return message
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
-        self.delivered = self.is_open = True
         self._end = pb.Finished(citations=self._citations, **self._ending(finish_reason, usage, cut_by))
         await self._unless_stalled(self._flush())
 
@@ -272,15 +254,8 @@ class StreamedReply(RpcReply):
 
     async def _flush(self) -> None:
         await self.idle()
-        if self._pieces or self._end is not None:
-            self._send()
-            await self.idle()
-
-    def drop_unwritten(self) -> tuple[int, int] | None:
-        if not self._pieces:
-            return None
-        self._pieces = []
-        return self._written_tokens
+        self._send()
+        await self.idle()
 
     def drop(self) -> None:
         super().drop()
@@ -292,14 +267,7 @@ class StreamedReply(RpcReply):
             self._due = None
 
 
-def _tokens_of(piece: bytes | router.ChatResponse) -> tuple[int, int]:
-    if isinstance(piece, bytes):
-        prompt_tokens, output_tokens = read_counts(piece)
-        return prompt_tokens, output_tokens
-    return piece.prompt_tokens, piece.output_tokens
-
-
-def _add_deltas(message: pb.StreamResponse, pieces: Sequence[bytes | router.ChatResponse]) -> None:
+def _add_deltas(message: pb.StreamResponse, pieces: Sequence[Piece]) -> None:
     """Adds pieces in their order. Neighbouring texts are one delta."""
     texts: list[str] = []
 

@@ -6,7 +6,7 @@ validation then says what is missing. A JSON schema that was sent as text is pas
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from google.protobuf.struct_pb2 import Value
@@ -80,8 +80,8 @@ def _check_elements(message: pb.Message, before: int, name: str) -> int:
     return parts + calls
 
 
-def _parameters(chat: pb.Chat) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: given for name in _TEXTS if (given := getattr(chat, name))}
+def _parameters(chat: pb.Chat) -> dict[str, object]:
+    fields: dict[str, object] = {name: given for name in _TEXTS if (given := getattr(chat, name))}
     for name in ("parallel_tool_calls", "max_tokens"):
         if chat.HasField(name):
             fields[name] = getattr(chat, name)
@@ -90,15 +90,15 @@ def _parameters(chat: pb.Chat) -> dict[str, Any]:
     if chat.HasField("sampling"):
         fields |= _sampling(chat.sampling)
     if kind := chat.response_format.WhichOneof("kind"):
-        fields["response_format"] = {"type": kind}
+        answer_format: dict[str, object] = {"type": kind}
         if kind == "json_schema":
-            schema = chat.response_format.json_schema
-            fields["response_format"][kind] = _described(schema, "response_format.json_schema")
+            answer_format[kind] = _described(chat.response_format.json_schema, "response_format.json_schema")
+        fields["response_format"] = answer_format
     return fields
 
 
-def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+def _sampling(sampling: pb.Sampling) -> dict[str, object]:
+    fields: dict[str, object] = {
         name: _number(getattr(sampling, name), name) for name in _SAMPLING_NUMBERS if sampling.HasField(name)
     }
     if sampling.stop:
@@ -114,15 +114,15 @@ def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
     return fields
 
 
-def _tool_choice(choice: pb.ToolChoice) -> Any:
+def _tool_choice(choice: pb.ToolChoice) -> object:
     if choice.WhichOneof("kind") == "function_name":
         return {"type": "function", "function": {"name": choice.function_name}}
     # Validation refuses a number, which is a mode that is not known.
     return _TOOL_MODES.get(choice.mode, choice.mode or None)
 
 
-async def _message(message: pb.Message, yielder: Yielder) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
+async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
+    fields: dict[str, object] = {}
     if (role := _ROLES.get(message.role)) is not None:
         fields["role"] = role
     kind = message.WhichOneof("content")
@@ -145,14 +145,14 @@ async def _message(message: pb.Message, yielder: Yielder) -> dict[str, Any]:
     return fields
 
 
-def _part(part: pb.Part) -> dict[str, Any]:
-    fields: dict[str, Any] = {"type": "text", **_cache_control(part)}
+def _part(part: pb.Part) -> dict[str, object]:
+    fields: dict[str, object] = {"type": "text", **_cache_control(part)}
     if part.HasField("text"):
         fields["text"] = part.text
     return fields
 
 
-def _tool(tool: pb.Tool, name: str) -> dict[str, Any]:
+def _tool(tool: pb.Tool, name: str) -> dict[str, object]:
     if not tool.HasField("function"):
         return {}
     return {
@@ -162,16 +162,16 @@ def _tool(tool: pb.Tool, name: str) -> dict[str, Any]:
     }
 
 
-def _cache_control(marked: pb.Part | pb.Tool) -> dict[str, Any]:
+def _cache_control(marked: pb.Part | pb.Tool) -> dict[str, object]:
     if not marked.HasField("cache_control"):
         return {}
     ttl = {"ttl": marked.cache_control.ttl} if marked.cache_control.ttl else {}
     return {"cache_control": {"type": "ephemeral", **ttl}}
 
 
-def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str, Any]:
+def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str, object]:
     """Renders what has a name, a description, a schema and strictness."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     for field, given in thing.ListFields():
         place = f"{name}.{field.name}"
         if field.name in _SCHEMAS:
@@ -202,13 +202,13 @@ def _checked_object(text: str, name: str) -> msgspec.Raw:
     return msgspec.Raw(given)
 
 
-def _object(fields: Mapping[str, Value], name: str) -> dict[str, Any]:
+def _object(fields: Mapping[str, Value], name: str) -> dict[str, object]:
     """Renders the fields in the order of their names: a message has them in none, and equal chats must have equal
     bytes, for providers' caches and for retries."""
     return {field: _value(value, name) for field, value in sorted(fields.items())}
 
 
-def _value(value: Value, name: str) -> Any:
+def _value(value: Value, name: str) -> object:
     match value.WhichOneof("kind"):
         case "number_value":
             return _number(value.number_value, name)

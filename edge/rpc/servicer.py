@@ -100,7 +100,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
                 await edge.metering.admit(principal)
                 return await read(principal, request)
             except LegatoError as error:
-                edge.note_refusal(error, request_id)
+                edge.record_refusal(error, request_id)
                 tell(context, request_id, error_headers(error))
                 raise
 
@@ -153,7 +153,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
             tell(context, chat.request_id, [*error_headers(error), *reply.headers])
             raise error
         else:
-            self._edge.note_refusal(error, chat.request_id)
+            self._edge.record_refusal(error, chat.request_id)
             tell(context, chat.request_id, [*error_headers(error), *chat.rates])
             raise error
 

@@ -1,7 +1,6 @@
 """Renders the router's responses as OpenAI's chunks or as one whole completion."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ _encode = msgspec.json.encode
 DELTA_END = b'},"finish_reason":null}]}\n\n'
 
 
-def usage_object(usage: Usage, cut_by: str = "") -> dict[str, Any]:
+def usage_object(usage: Usage, cut_by: str = "") -> dict[str, object]:
     """Builds the usage of an answer; `cut_by` says what ended one whose credit was used up."""
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -76,14 +75,14 @@ def error_event(error: LegatoError) -> bytes:
     return b"data: " + error_body(error) + b"\n\n"
 
 
-def _delta(call: router.ToolCallDelta) -> dict[str, Any]:
+def _delta(call: router.ToolCallDelta) -> dict[str, object]:
     if not call.id:
         return {"index": call.index, "function": {"arguments": call.arguments}}
     function = {"name": call.name, "arguments": call.arguments}
     return {"index": call.index, "id": call.id, "type": "function", "function": function}
 
 
-def _annotation(citation: router.Citation) -> dict[str, Any]:
+def _annotation(citation: router.Citation) -> dict[str, object]:
     """Renders a URL citation, for documents too: clients know no other kind."""
     place = {"start_index": citation.start_index, "end_index": citation.end_index}
     return {"type": "url_citation", "url_citation": {**place, "title": citation.title, "url": citation.url}}
@@ -129,14 +128,14 @@ class Completion(Folded):
         self._completion_id = completion_id
         self._created_s = created_s
         self._class_id = class_id
-        self._annotations: list[dict[str, Any]] = []
+        self._annotations: list[dict[str, object]] = []
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._annotations = [_annotation(citation) for citation in citations]
 
     def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         content, refusal, calls = self.text, self.refusal or None, self.tool_calls()
-        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
+        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": refusal}
         if refusal or calls:
             message["content"] = content or None
         if calls:

@@ -40,7 +40,7 @@ def duration(milliseconds: int) -> bytes:
     return f"{minutes}m{seconds}s".encode() if minutes else f"{seconds}s".encode()
 
 
-def told_rate(error: LegatoError) -> AdmitResponse | None:
+def reported_rate(error: LegatoError) -> AdmitResponse | None:
     """Returns what is left of the rate limits, if the error tells."""
     if "limit_requests" not in error.figures:
         return None
@@ -90,7 +90,7 @@ def error_headers(error: LegatoError) -> Headers:
         headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
     if error.reason is Reason.RATE_LIMITED:
         # Both rate limits are reported, also the one that was not hit: nothing was taken from either.
-        headers += rate_headers(told_rate(error) or AdmitResponse())
+        headers += rate_headers(reported_rate(error) or AdmitResponse())
     if error.original_request_id is not None:
         headers.append((b"x-original-request-id", error.original_request_id.encode()))
     if _is_hopeless(error):

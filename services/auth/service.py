@@ -23,10 +23,10 @@ from services.auth.keys.rules.last_uses import LastUses
 from services.auth.keys.rules.playground import PlaygroundTokens
 from services.auth.keys.rules.verifier import Verifier
 from services.auth.keys.rules.watch import Watches
-from services.auth.keys.servicer.auth import AuthServicer
-from services.auth.keys.servicer.callers import CallerAdminServicer
-from services.auth.keys.servicer.keys import KeyAdminServicer
-from services.auth.keys.servicer.maintenance import MaintenanceAdminServicer
+from services.auth.keys.servicers.auth import AuthServicer
+from services.auth.keys.servicers.callers import CallerAdminServicer
+from services.auth.keys.servicers.keys import KeyAdminServicer
+from services.auth.keys.servicers.maintenance import MaintenanceAdminServicer
 from services.auth.keys.store.epochs import changes_since, find_contradicted, note_peppers
 from services.auth.notices.rules.delivery import NoticeDelivery
 from services.auth.notices.rules.loop import NoticeLoop
@@ -35,9 +35,9 @@ from services.auth.notices.rules.recording import NoticeRecorder
 from services.auth.notices.rules.webhook_client import WebhookClient
 from services.auth.notices.servicer import NoticeServicer
 from services.auth.origins import parse_origins
-from services.auth.people.servicer.data import DataServicer
-from services.auth.people.servicer.members import AccountServicer
-from services.auth.people.servicer.users import UserAdminServicer
+from services.auth.people.servicers.data import DataServicer
+from services.auth.people.servicers.members import AccountServicer
+from services.auth.people.servicers.users import UserAdminServicer
 from services.auth.sign_in.rules.mail import Mail
 from services.auth.sign_in.rules.oidc import OidcClient, OidcIssuer
 from services.auth.sign_in.rules.oidc_sign_in import OidcSignIn
@@ -47,9 +47,9 @@ from services.auth.sign_in.rules.sessions import Sessions
 from services.auth.sign_in.rules.sign_in import SignIn
 from services.auth.sign_in.rules.smtp import MailSender
 from services.auth.sign_in.rules.totp import CredentialCipher
-from services.auth.sign_in.servicer.credentials import CredentialServicer, SignInMethodServicer
-from services.auth.sign_in.servicer.own_user import UserServicer
-from services.auth.sign_in.servicer.sign_in import SignInServicer
+from services.auth.sign_in.servicers.credentials import CredentialServicer, SignInMethodServicer
+from services.auth.sign_in.servicers.own_user import UserServicer
+from services.auth.sign_in.servicers.sign_in import SignInServicer
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
 from services.chassis.database.erasing import overwrite_what_is_deleted

@@ -135,7 +135,7 @@ def read_settings_file(environ: Mapping[str, str]) -> dict[str, Any]:
         raise SettingsError(f"{SETTINGS_VARIABLE}: cannot read {path}: {error}") from error
 
 
-def _description(kind: Any) -> str:
+def _description(kind: object) -> str:
     return next((part.description or "" for part in get_args(kind)[1:] if isinstance(part, msgspec.Meta)), "")
 
 
@@ -147,7 +147,7 @@ def _convert(value: Any, kind: Any) -> Any:
     return converted
 
 
-def _decode(kind: type, value: Any) -> Any:
+def _decode(kind: type, value: object) -> object:
     if kind is not Path:
         raise NotImplementedError(kind)
     if not isinstance(value, str):

@@ -10,8 +10,8 @@ from services.router.calls.fallback import Targets
 from services.router.chat.completion import Completions
 from services.router.chat.servicer import RouterServicer
 from services.router.grounding.assembly import open_grounding
-from services.router.grounding.content_servicer import ContentServicer
-from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.grounding.servicers.content import ContentServicer
+from services.router.grounding.servicers.library import GroundingAdminServicer
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_keys, show_model_states, show_route_file

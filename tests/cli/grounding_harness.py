@@ -15,7 +15,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.assembly import open_grounding
-from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.grounding.servicers.library import GroundingAdminServicer
 from services.router.grounding.settings import GroundingSettings
 
 ACCOUNT = "acct_1"

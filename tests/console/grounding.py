@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import MIGRATIONS, Opened, open_grounding
-from services.router.grounding.attachments import ATTACHMENTS_MOST, Attachments
 from services.router.grounding.blocks import NOTES as NOTES_BLOCK
-from services.router.grounding.notes import NOTES_MOST
+from services.router.grounding.documents.attachments import ATTACHMENTS_MOST, Attachments
+from services.router.grounding.documents.notes import NOTES_MOST
 from services.router.grounding.records import Attachment, DocumentKind, Note
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.settings import GroundingSettings
@@ -70,7 +70,7 @@ class Grounding:
             opened = open_grounding(settings, StandingClock(), log, self._stack)
             self._opened[self.largest_document_bytes] = opened
         assert opened.library is not None
-        opened.library.look_again(ACCOUNT_ID)
+        opened.library.invalidate(ACCOUNT_ID)
         return opened
 
     async def close(self) -> None:

@@ -9,8 +9,8 @@ from services.chassis.telemetry.log import Log
 from services.router.calls.fallback import Targets
 from services.router.chat.completion import Completions
 from services.router.chat.servicer import RouterServicer
-from services.router.grounding.content_servicer import ContentServicer
-from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.grounding.servicers.content import ContentServicer
+from services.router.grounding.servicers.library import GroundingAdminServicer
 from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.models.recent_speed import LEAST_ANSWERS
 from services.router.models.servicer import RouteAdminServicer

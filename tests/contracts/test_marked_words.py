@@ -13,7 +13,12 @@ from tests.contracts.product import ROOT
 ENVIRONMENT = new_environment(Assets())
 PAGES = sorted(TEMPLATES.glob("*.html"))
 # Metrics, and programs for users to copy, speak English.
-ENGLISH = {"console/display/snippets.py", "console/web/capacity.py", "console/web/metrics.py"}
+ENGLISH = {
+    "console/display/snippets.py",
+    "console/web/capacity.py",
+    "console/web/metrics.py",
+    "console/web/request_limit.py",
+}
 MODULES = [
     path
     for name in ("account", "display", "pages", "web")

@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from cli.command import COMMANDS
 from tests.contracts.product import ROOT, product_modules
 
 # In recipes of CONTRIBUTING.md.
-MADE_UP = ("console/pages/account/NAME.py", "edge/api/hello.py", "services/router/providers/NAME/")
+MADE_UP = (
+    "cli/commands/account/NAME.py",
+    "console/pages/account/NAME.py",
+    "console/templates/NAME.html",
+    "edge/api/hello.py",
+    "services/router/providers/NAME/",
+    "tests/cli/commands/account/test_NAME.py",
+    "tests/console/pages/account/test_NAME.py",
+)
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
@@ -32,6 +41,11 @@ def test_pages_name_files_that_exist(page: Path) -> None:
 def test_the_overview_lists_all_decisions_in_order() -> None:
     listed = re.findall(r"\]\(decisions/([^)]+)\)", (ROOT / "docs" / "index.md").read_text())
     assert listed == sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
+
+
+def test_the_readme_names_every_command() -> None:
+    [row] = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| [`legato`]")]
+    assert re.findall(r"`(\w+)`", row.partition("](")[2]) == list(COMMANDS)
 
 
 def test_the_map_has_one_line_for_each_folder_of_the_product() -> None:

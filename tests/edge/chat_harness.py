@@ -10,10 +10,12 @@ from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
 from edge.api.replies import StreamedReply, WholeReply
 from edge.backends.exchanges import RouterReplica
+from edge.billing.hold import ChatHold
 from edge.billing.rate_limits import Admission
 from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
 from edge.chat.edge_state import EdgeState
+from edge.chat.reply import Reply
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import Chunks, Completion
 from legato_protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
@@ -114,19 +116,22 @@ class ChatHarness:
         keepalive_s: float = 10,
         messages_json: bytes = b"[]",
         key: bytes = b"",
+        open_reply: Callable[[ChatHold], Reply] | None = None,
     ) -> Chat:
         memory = self.prompt_memory.hold(ANN.account_id, len(messages_json))
         edge = self.edge(life_s, keepalive_s)
         step_timer = StepTimer(edge.clock)
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, step_timer, memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
-        reply = (
-            StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
-            if stream
-            else WholeReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
-        )
+        hold = self.metering.hold(number)
+        reply = self._open_reply(keepalive_s, is_streamed=stream) if open_reply is None else open_reply(hold)
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(edge, admitted, body, self.metering.hold(number), reply, claim)
+        return Chat(edge, admitted, body, hold, reply, claim)
+
+    def _open_reply(self, keepalive_s: float, *, is_streamed: bool) -> Reply:
+        if is_streamed:
+            return StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
+        return WholeReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
 
     def edge(self, life_s: float = 3600, keepalive_s: float = 10) -> EdgeState:
         clock = SystemClock()

@@ -124,7 +124,7 @@ def close(invocation: Invocation, account_id: str | None, again: bool) -> None:
     invocation.show_list([_close(services, each) for each in ids], CLOSED_COLUMNS)
 
 
-def _close(services: ServiceStubs, account_id: str) -> dict[str, Any]:
+def _close(services: ServiceStubs, account_id: str) -> dict[str, object]:
     closed = call_service(services.data.CloseAccount, CloseAccountRequest(account_id=account_id))
     erased = call_service(services.content.EraseAccount, EraseAccountRequest(account_id=account_id), timeout_s=ERASE_S)
     left = call_service(services.data.EndMemberships, EndMembershipsRequest(account_id=account_id))
@@ -189,7 +189,7 @@ def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str,
     return balances
 
 
-def describe(account: pb.Account, balance: Balance | None) -> dict[str, Any]:
+def describe(account: pb.Account, balance: Balance | None) -> dict[str, object]:
     """Describes an account; None is an unknown balance."""
     return {
         **described(account, "account_id", "name"),

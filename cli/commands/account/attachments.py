@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import click
 import grpc
@@ -91,6 +90,6 @@ def _pieces(account_id: str, file: Path) -> Iterator[pb.AddAttachmentRequest]:
             yield pb.AddAttachmentRequest(piece=piece)
 
 
-def _describe(attachment: pb.Attachment) -> dict[str, Any]:
+def _describe(attachment: pb.Attachment) -> dict[str, object]:
     shown = described(attachment, *COLUMNS)
     return {**shown, "kind": shown["kind"] or "unspecified"}

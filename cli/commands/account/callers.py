@@ -59,7 +59,7 @@ def revoke(invocation: Invocation, caller: str, account_id: str) -> None:
     invocation.say(told, {"caller": caller, "remaining_grants": things})
 
 
-def describe(granted: pb.CallerGrant) -> dict[str, Any]:
+def describe(granted: pb.CallerGrant) -> dict[str, object]:
     return {
         **described(granted, "caller", "account_id"),
         "all_accounts": not granted.account_id,

@@ -1,7 +1,5 @@
 """`legato console`."""
 
-from typing import Any
-
 import click
 
 from cli.command import Invocation, command_group
@@ -24,7 +22,7 @@ def sign_in_link(invocation: Invocation) -> None:
     invocation.show(first_link(invocation.services, console_origin(invocation.data)))
 
 
-def first_link(services: ServiceStubs, origin: str, new_account_id: str = "") -> dict[str, Any]:
+def first_link(services: ServiceStubs, origin: str, new_account_id: str = "") -> dict[str, object]:
     """Makes a link for the first operator, and that operator if there is no user yet. They own an account only if it
     was made for them just now: any other may be a customer's."""
     listed = [user for user, _ in every_user(services) if not user.HasField("disable_time")]

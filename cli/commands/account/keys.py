@@ -135,7 +135,7 @@ def every_key(services: ServiceStubs, account_id: str, unused_for_days: int | No
         yield from page.keys
 
 
-def describe(key: pb.Key) -> dict[str, Any]:
+def describe(key: pb.Key) -> dict[str, object]:
     # No scopes means all of them: the list names what the key may do.
     scopes = [name for name, scope in SCOPES.items() if scope in key.scopes or not key.scopes]
     return {

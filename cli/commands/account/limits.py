@@ -1,7 +1,5 @@
 """`legato limits`."""
 
-from typing import Any
-
 import click
 
 from cli.command import Invocation, command_group
@@ -92,7 +90,7 @@ def recount(invocation: Invocation) -> None:
     invocation.show({"accounts": recounted.accounts, "corrected_accounts": recounted.corrected_accounts})
 
 
-def describe(spend: pb.Spend) -> list[dict[str, Any]]:
+def describe(spend: pb.Spend) -> list[dict[str, object]]:
     """Returns a row for each period."""
     ends = {"day": spend.day_end_time, "month": spend.month_end_time}
     return [

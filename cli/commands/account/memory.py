@@ -2,7 +2,6 @@
 
 import io
 import sys
-from typing import Any
 
 import click
 
@@ -74,5 +73,5 @@ def _read_stdin() -> str:
         raise click.UsageError("a note must be UTF-8 text.") from None
 
 
-def _describe(note: pb.Note) -> dict[str, Any]:
+def _describe(note: pb.Note) -> dict[str, object]:
     return described(note, *COLUMNS)

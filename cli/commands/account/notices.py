@@ -1,7 +1,5 @@
 """`legato notices`."""
 
-from typing import Any
-
 import click
 
 from cli.command import Invocation, command_group
@@ -86,7 +84,7 @@ def set_(
         muted = {*settings.muted_kinds, *mute} - set(unmute)
         request = pb.SetMutedKindsRequest(account_id=account_id, muted_kinds=sorted(muted))
         settings = call_service(stub.SetMutedKinds, request).settings
-    shown: dict[str, Any] = {"account_id": account_id, "not_mailed": list(settings.muted_kinds)}
+    shown: dict[str, object] = {"account_id": account_id, "not_mailed": list(settings.muted_kinds)}
     if low_balance is not None:
         threshold = SetLowBalanceRequest(
             account_id=account_id, threshold_nanos=None if low_balance < 0 else low_balance
@@ -129,21 +127,21 @@ def remove(invocation: Invocation, account_id: str, webhook_id: str) -> None:
     invocation.show({"webhook_id": webhook_id, "state": "removed"})
 
 
-def describe(notice: pb.Notice) -> list[dict[str, Any]]:
+def describe(notice: pb.Notice) -> list[dict[str, object]]:
     """Returns a row for each delivery, and one for a notice without any."""
     own = described(notice, "notice_id", "created_at", "kind", "key_id", "summary")
     deliveries = [describe_delivery(delivery) for delivery in notice.deliveries]
     return [{**own, **delivery} for delivery in deliveries or [dict.fromkeys(DELIVERY)]]
 
 
-def describe_delivery(delivery: pb.NoticeDelivery) -> dict[str, Any]:
+def describe_delivery(delivery: pb.NoticeDelivery) -> dict[str, object]:
     shown = described(delivery, *DELIVERY)
     return {**shown, "state": shown["state"] or "unknown"}
 
 
-def describe_webhook(webhook: pb.Webhook) -> dict[str, Any]:
+def describe_webhook(webhook: pb.Webhook) -> dict[str, object]:
     return described(webhook, *WEBHOOK_COLUMNS)
 
 
-def describe_threshold(low: LowBalance) -> dict[str, Any]:
+def describe_threshold(low: LowBalance) -> dict[str, object]:
     return {**money(low_balance=low.threshold_nanos), "low_balance_is_default": low.is_default}

@@ -113,7 +113,7 @@ def every_user(services: ServiceStubs) -> Iterator[tuple[pb.User, list[pb.Member
             yield user, [held.membership for held in page.memberships if held.user_id == user.user_id]
 
 
-def create_link(services: ServiceStubs, user_id: str, origin: str) -> dict[str, Any]:
+def create_link(services: ServiceStubs, user_id: str, origin: str) -> dict[str, object]:
     made = call_service(services.users.CreateSignInLink, pb.CreateSignInLinkRequest(user_id=user_id), repeatable=False)
     return {"user_id": user_id, "link": link_of(made.code, origin), "link_expires_at": rfc3339(made.expire_time)}
 
@@ -145,16 +145,16 @@ def describe_event(event: pb.AuditEvent) -> dict[str, Any]:
     }
 
 
-def _in_a_line(change: dict[str, Any]) -> str:
+def _in_a_line(change: dict[str, object]) -> str:
     before, after = (_printed(change[name]) for name in ("before", "after"))
     return f"{change['field']}: {before} -> {after}"
 
 
-def _printed(value: Any) -> str:
+def _printed(value: object) -> str:
     return "none" if value is None else ",".join(value) if isinstance(value, list | tuple) else str(value)
 
 
-def describe(user: pb.User, memberships: list[pb.Membership]) -> dict[str, Any]:
+def describe(user: pb.User, memberships: list[pb.Membership]) -> dict[str, object]:
     accounts = [f"{held.account_id} ({value_of(held, 'role') or 'unknown'})" for held in memberships]
     rest = described(user, "is_operator", "passkeys", "created_at", "last_seen_hour", "disabled_at")
     return {**described(user, "user_id", "name", "email"), "accounts": accounts, **rest}

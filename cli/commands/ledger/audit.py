@@ -55,7 +55,7 @@ def audit(
     broken = [f"audit log: the chain is broken at event {event_no}" for event_no in log.broken_event_nos]
     if not invocation.json:
         click.echo("\n".join(broken) or f"The audit log is intact: {log.events:,} events.")
-    report: dict[str, Any] = {"audit_events": log.events, "closed_months": len(closings)}
+    report: dict[str, object] = {"audit_events": log.events, "closed_months": len(closings)}
     if closings:
         report |= {"last_closed_month": closings[-1].month, "closing_hash": closings[-1].closing_hash}
     if invocation.json:

@@ -195,7 +195,7 @@ def list_entries(
         yield from page.entries
 
 
-def describe_ledger_entry(entry: LedgerEntry) -> dict[str, Any]:
+def describe_ledger_entry(entry: LedgerEntry) -> dict[str, object]:
     return {
         **described(entry, "entry_id", "time", "kind"),
         **money(amount=entry.amount_nanos, balance=entry.balance_nanos),
@@ -207,7 +207,7 @@ def describe_ledger_entry(entry: LedgerEntry) -> dict[str, Any]:
     }
 
 
-def describe_entry(entry: CreditEntry) -> dict[str, Any]:
+def describe_entry(entry: CreditEntry) -> dict[str, object]:
     is_day = entry.kind == CreditKind.CREDIT_KIND_CHARGES
     time = rfc3339(entry.time)
     return {
@@ -219,6 +219,6 @@ def describe_entry(entry: CreditEntry) -> dict[str, Any]:
     }
 
 
-def describe(balance: Balance) -> dict[str, Any]:
+def describe(balance: Balance) -> dict[str, object]:
     amounts = money(balance=balance.balance_nanos, held=balance.held_nanos, owed=balance.owed_nanos)
     return {"account_id": balance.account_id, **amounts}

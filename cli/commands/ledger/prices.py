@@ -1,7 +1,6 @@
 """`legato prices`."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import click
 
@@ -55,12 +54,12 @@ def state_of(version: PriceVersion, current: PriceVersion) -> str:
     return "current" if version.version == current.version else "scheduled" if is_later else "past"
 
 
-def describe_margins(version: PriceVersion, targets: Iterable[Target]) -> Iterator[dict[str, Any]]:
+def describe_margins(version: PriceVersion, targets: Iterable[Target]) -> Iterator[dict[str, object]]:
     """Yields a row for each model: how much of each price is left after what the provider charges."""
     prices = {priced.class_id: priced.price for priced in version.prices}
     for target in targets:
         price, cost = prices.get(target.class_id), target.cost
-        row: dict[str, Any] = {"class": target.class_id, "provider": target.provider, "model": target.model_name}
+        row: dict[str, object] = {"class": target.class_id, "provider": target.provider, "model": target.model_name}
         if price is None or not target.HasField("cost"):
             # The routes do not state what it costs.
             yield {**row, **dict.fromkeys(PRICES), "below_cost": None}

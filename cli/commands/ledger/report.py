@@ -104,14 +104,14 @@ def _midnight(moment: datetime) -> datetime:
     return datetime.combine(moment.date(), time(), UTC)
 
 
-def describe_row(row: ReportRow) -> dict[str, Any]:
+def describe_row(row: ReportRow) -> dict[str, object]:
     day = row.day.ToDatetime().date().isoformat() if row.HasField("day") else None
     labels = described(row, "class", "provider", "model", "account_id")
     account_id = labels.pop("account_id")
     return {"day": day, **labels, "account": account_id, **describe_sums(row.sums)}
 
 
-def describe_sums(sums: ReportSums) -> dict[str, Any]:
+def describe_sums(sums: ReportSums) -> dict[str, object]:
     """Describes sums. What is not known of costs and margins is None."""
     return {
         "requests": sums.requests,
@@ -133,7 +133,7 @@ def describe_sums(sums: ReportSums) -> dict[str, Any]:
     }
 
 
-def describe_outstanding(outstanding: OutstandingCredit) -> dict[str, Any]:
+def describe_outstanding(outstanding: OutstandingCredit) -> dict[str, object]:
     return {
         "live_holds": outstanding.live_holds,
         "overdue_holds": outstanding.overdue_holds,
@@ -142,7 +142,7 @@ def describe_outstanding(outstanding: OutstandingCredit) -> dict[str, Any]:
     }
 
 
-def _show(answer: GetReportResponse, rows: list[dict[str, Any]], labels: list[str]) -> None:
+def _show(answer: GetReportResponse, rows: list[dict[str, object]], labels: list[str]) -> None:
     total = describe_sums(answer.total)
     lines = [[*(row[name] for name in labels), *(row[name] for name in TABLE)] for row in rows]
     for name, sums in (
@@ -222,7 +222,7 @@ def _used(answer: GetReportResponse) -> Iterator[Any]:
         yield (row.day.ToDatetime().date(), row.model_name), used
 
 
-def _describe_compared(row: ComparedRow) -> dict[str, Any]:
+def _describe_compared(row: ComparedRow) -> dict[str, object]:
     return {
         "day": row.day.isoformat(),
         "model": row.model_name,

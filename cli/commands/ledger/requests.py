@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 import click
 
@@ -71,7 +70,7 @@ def list_receipts(
         yield from page.requests
 
 
-def describe_receipt(receipt: RequestReceipt) -> dict[str, Any]:
+def describe_receipt(receipt: RequestReceipt) -> dict[str, object]:
     price = receipt.price if receipt.HasField("price") else None
     return {
         "id": receipt.request_id,

@@ -1,7 +1,5 @@
 """`legato maintenance`."""
 
-from typing import Any
-
 import click
 
 from cli.command import Invocation, command_group
@@ -48,7 +46,7 @@ def status(invocation: Invocation) -> None:
     invocation.show(describe(response.maintenance))
 
 
-def describe(current: pb.Maintenance) -> dict[str, Any]:
+def describe(current: pb.Maintenance) -> dict[str, object]:
     names = ("message", "retry_after_s", "started_at")
     if not current.is_on:
         return {"maintenance": "off", **dict.fromkeys(names)}

@@ -4,7 +4,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -56,7 +56,7 @@ def restore(invocation: Invocation, source: str, name: str, database: str, repla
 
 def _restore(
     invocation: Invocation, settings: BackupSettings, source: str, name: str, database: str, *, replace: bool
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, object], list[str]]:
     from cli.backups.catalog import Catalog
     from cli.backups.manifest import BackupUnusable
     from cli.backups.postgres_restore import restore_postgresql

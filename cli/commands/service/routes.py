@@ -229,7 +229,7 @@ def _ask_each(
     return found, failures
 
 
-def _describe_sum(outcomes: OutcomeSum) -> dict[str, Any]:
+def _describe_sum(outcomes: OutcomeSum) -> dict[str, object]:
     return {
         "model": outcomes.name,
         "calls": outcomes.calls,
@@ -254,7 +254,7 @@ def _milliseconds(duration_s: float | None) -> float | None:
     return None if duration_s is None else round(1000 * duration_s, 1)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """Returns a value as it stands in a table; a count by name is a list of both."""
     if not isinstance(value, dict):
         return value
@@ -273,7 +273,7 @@ def _fail_for(failures: list[str]) -> None:
         raise CallRefused("\n".join(failures), Reason.REQUEST_INVALID)
 
 
-def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]:
+def describe(router: str, target: Target, routes_version: str) -> dict[str, object]:
     latency_ms = _milliseconds(target.median_latency_s if target.HasField("median_latency_s") else None)
     return {
         "router": router,

@@ -1,7 +1,6 @@
 """`legato status`."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import msgspec
 
@@ -27,11 +26,11 @@ def status(invocation: Invocation) -> None:
         invocation.show_list(list(pool.map(describe, states)), COLUMNS)
 
 
-def describe(state: dict[str, Any]) -> dict[str, Any]:
+def describe(state: dict[str, object]) -> dict[str, object]:
     return {"name": state["name"], "pid": state["pid"], "restarts": state["restarts"], "health": _health(state)}
 
 
-def _health(state: dict[str, Any]) -> str:
+def _health(state: dict[str, object]) -> str:
     if state["pid"] is None:
         return "down"
     health = msgspec.convert(state["health"], HealthProbe)

@@ -4,7 +4,6 @@ import json
 import shlex
 import shutil
 import sys
-from typing import Any
 
 import click
 
@@ -18,7 +17,7 @@ FIRST_ACCOUNT = "default"
 FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR
 
 
-def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dict[str, Any]:
+def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dict[str, str]:
     """Creates the first account and its key, if there is no account yet; and a link to the console, if there is one."""
     first = next(every_account(services), None)
     if first is not None:
@@ -36,10 +35,10 @@ def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dic
 
 def _link(services: ServiceStubs, console_url: str, new_account_id: str = "") -> dict[str, str]:
     """Makes a link that signs the first operator in, who owns the new account."""
-    return {"console": first_link(services, console_url, new_account_id)["link"]} if console_url else {}
+    return {"console": str(first_link(services, console_url, new_account_id)["link"])} if console_url else {}
 
 
-def show_welcome(greeting: dict[str, Any], folder_option: str, *, is_bundled: bool = False) -> None:
+def show_welcome(greeting: dict[str, str], folder_option: str, *, is_bundled: bool = False) -> None:
     """Prints the greeting; `is_bundled`: the model that comes with Legato answers."""
     click.echo(f"\n  Base URL      {greeting['base_url']}")
     if "console" in greeting:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
 import grpc.aio
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -104,11 +104,11 @@ async def _lines(
         yield _line({"message": _("Something went wrong. Try again in a moment.")})
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _line(message: dict[str, object]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _describe(response: pb.AddAttachmentResponse) -> dict[str, Any]:
+def _describe(response: pb.AddAttachmentResponse) -> dict[str, object]:
     if response.HasField("attachment"):
         return {"stage": "done", "passages": response.attachment.passages}
     progress = response.progress

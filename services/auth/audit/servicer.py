@@ -63,7 +63,7 @@ class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
     def RecordOperatorAction(
         self, connection: Connection, request: pb.RecordOperatorActionRequest, context: Context
     ) -> pb.RecordOperatorActionResponse:
-        """Notes what an operator is about to do in another service."""
+        """Records what an operator is about to do in another service."""
         by, action = current_access.get(), _ACTION_NAMES.get(request.action)
         account_id, object_id = request.account_id, request.object_id
         if action is None:

@@ -82,7 +82,8 @@ def writes(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT
 
 
 def reads(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT]:
-    """Does the same for a method that reads one snapshot."""
+    """Makes a method a read of one snapshot, which callers await without a connection; it has the access of their
+    call."""
 
     @wraps(method)
     async def call(self: DomainT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:

@@ -65,7 +65,8 @@ class Database:
     def write_unless_locked(
         self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float
     ) -> "asyncio.Future[ResultT]":
-        """Does the same, but waits at most so long for each locked row in PostgreSQL; then LockTimeout is raised."""
+        """Runs `change` with a connection in one transaction, in the order of all writes. In PostgreSQL it waits at
+        most `lock_timeout_s` for each locked row, and then raises LockTimeout."""
         self._hang_watch.start()
         return self._writer.run(self._write, change, lock_timeout_s)
 
@@ -84,8 +85,8 @@ class Database:
     async def read_in_place(
         self, look: Callable[Concatenate[sa.Connection, P], ResultT], *arguments: P.args, **named: P.kwargs
     ) -> ResultT:
-        """Does the same for what an idle process repeats and takes microseconds. SQLite is read in the caller's own
-        thread: changing threads costs more than the query."""
+        """Runs `look` on one snapshot of the database, in the caller's own thread where that is SQLite. It is for
+        queries of microseconds that an idle process repeats: changing threads would cost more."""
         if self.is_sqlite:
             # If it is busy or fails, a reader waits, and knows how to report it.
             with contextlib.suppress(Exception):

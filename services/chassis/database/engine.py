@@ -55,7 +55,7 @@ def _parse(url: str | sa.URL) -> sa.URL:
     raise SettingsError("LEGATO_DATABASE_URL is not a valid database URL")
 
 
-def _prepare_sqlite(connection: Any, record: Any) -> None:
+def _prepare_sqlite(connection: Any, record: object) -> None:
     # `Database` begins transactions explicitly; the driver must not.
     connection.isolation_level = None
     for pragma in (

@@ -18,7 +18,7 @@ def overwrite_what_is_deleted(database: Database) -> None:
         database.engine.dispose()
 
 
-def _overwrite(connection: Any, record: Any) -> None:
+def _overwrite(connection: Any, record: object) -> None:
     connection.execute("PRAGMA secure_delete = ON")
 
 

@@ -17,7 +17,7 @@ class HeldLock:
         self._holding: sa.Connection | None = None
 
     def take(self) -> bool:
-        """Tells if this process holds the lock, which it takes if nobody does. Waits for the database only."""
+        """Returns whether this process holds the lock, which it takes if nobody does. Waits for the database only."""
         if self._database.is_sqlite or self._is_held():
             return True
         connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -37,7 +37,7 @@ class HeldLock:
                 connection.close()
 
     def _is_held(self) -> bool:
-        """Tells if there is a connection and it lives: a failover, for one, ends it together with the lock."""
+        """Returns whether there is a connection and it lives: a failover, for one, ends it together with the lock."""
         if self._holding is None:
             return False
         try:

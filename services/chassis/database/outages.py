@@ -1,4 +1,4 @@
-"""What becomes of a database's failures: which of them are outages, and what callers and the operator are told.
+"""Translates failures of a database: which of them are outages, and what callers and the operator are told.
 
 Callers may retry an outage, and learn no more; the operator gets the driver's reason.
 """
@@ -111,7 +111,7 @@ class TranslatedOutages:
     state besides what runs in each thread, so that every transaction can use the same one."""
 
     def __init__(self, engine: sa.Engine, began_s: dict[int, float], *, writes: bool) -> None:
-        """Notes in `began_s` when the transaction of a thread began, while it runs."""
+        """Records in `began_s` when the transaction of a thread began, while it runs."""
         self._driver: Any = engine.dialect.loaded_dbapi
         self._file = engine.url.database
         self._began_s = began_s

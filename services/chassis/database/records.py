@@ -34,10 +34,10 @@ class Enumerated(sa.TypeDecorator[Any]):
         super().__init__()
         self.kind = kind
 
-    def process_bind_param(self, value: Any | None, dialect: sa.Dialect) -> Any | None:
+    def process_bind_param(self, value: object, dialect: sa.Dialect) -> Any | None:
         return None if value is None else self.kind(value).value
 
-    def process_result_value(self, value: Any | None, dialect: sa.Dialect) -> Any | None:
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> Any | None:
         return None if value is None else self.kind(value)
 
 
@@ -53,10 +53,10 @@ class EnumeratedSet(Enumerated):
 
     cache_ok = True
 
-    def process_bind_param(self, value: Any | None, dialect: sa.Dialect) -> str | None:
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
         return None if value is None else ",".join(each.value for each in value)
 
-    def process_result_value(self, value: Any | None, dialect: sa.Dialect) -> Any | None:
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any | None:
         return None if value is None else tuple(self.kind(name) for name in value.split(",") if name)
 
 
@@ -93,7 +93,7 @@ def _type_of(annotation: Any) -> Any:
     return _type_of(some[0]) if some else _TYPES[annotation]
 
 
-def to_record(kind: type[RecordT], row: Any, **given: Any) -> RecordT:
+def to_record(kind: type[RecordT], row: object, **given: object) -> RecordT:
     """Builds a record of a row, which may have further columns, and of what is `given` instead."""
     for name, inner in _inner_of(kind):  # type: ignore[arg-type]
         if name not in given:
@@ -112,16 +112,16 @@ def part_of(row: sa.Row[Any], table: sa.Table) -> SimpleNamespace:
     return SimpleNamespace(**{column.name: row._mapping[column] for column in table.c})
 
 
-def values_of(table: sa.Table, record: Any) -> dict[str, Any]:
+def values_of(table: sa.Table, record: object) -> dict[str, object]:
     """Returns what a table stores of a record, by column."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name in _fields_of(type(record)):  # type: ignore[arg-type]
         value = getattr(record, name)
         values |= {name: value} if name in table.c else values_of(table, value)
     return values
 
 
-def add(connection: sa.Connection, record: Any, **others: Any) -> None:
+def add(connection: sa.Connection, record: object, **others: object) -> None:
     """Inserts a record into its table, with the values of `others` columns."""
     table = _KEYS[type(record)].table
     connection.execute(sa.insert(table).values(**values_of(table, record), **others))

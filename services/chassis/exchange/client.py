@@ -88,7 +88,7 @@ class ExchangeClient:
 
     @property
     def is_leaving(self) -> bool:
-        """Tells whether the other side is shutting down, but still answers."""
+        """Returns whether the other side is shutting down, but still answers."""
         return self._outbox is not None and self._going_away
 
     @property
@@ -288,10 +288,10 @@ class ExchangeClient:
         elif kind == pb.ITEM_KIND_ERROR:
             del self._calls[item.call_id]
             self._in_flight.count -= 1
-            call.fail(_told_error(payload))
+            call.fail(_reported_error(payload))
 
 
-def _told_error(payload: bytes) -> LegatoError:
+def _reported_error(payload: bytes) -> LegatoError:
     try:
         return from_status(Status.FromString(payload))
     except DecodeError:

@@ -29,7 +29,7 @@ class CallStream(Protocol[RequestT_co, ResponseT_contra]):
 
     @property
     def has_room(self) -> bool:
-        """Tells if a response can be sent without waiting for the caller."""
+        """Returns whether a response can be sent without waiting for the caller."""
         ...
 
     def send_soon(self, response: ResponseT_contra) -> None:

@@ -153,7 +153,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_read(self) -> bool:
-        """Tells if the response was read to its end."""
+        """Returns whether the response was read to its end."""
         return self.response.is_whole and not self.response.received
 
     @property

@@ -38,7 +38,7 @@ def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = 
 
 
 def has_host(url: str) -> bool:
-    """Tells if the URL names a host, and a valid port if any."""
+    """Returns whether the URL names a host, and a valid port if any."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0

@@ -141,7 +141,8 @@ def _failure_of(error: OSError | UnicodeError) -> Unreachable:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Tells if the connection was refused, also by all of several addresses. A full unix socket raises EAGAIN."""
+    """Returns whether the connection was refused, also by all of several addresses. A full unix socket raises
+    EAGAIN."""
     if isinstance(error, ConnectionRefusedError | BlockingIOError):
         return True
     named = set(re.findall(r"\[Errno (\d+)\]", str(error)))

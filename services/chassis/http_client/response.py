@@ -65,7 +65,7 @@ class ResponseReader:
         return taken
 
     def end(self) -> None:
-        """Notes the end of the connection, which ends a response without a length."""
+        """Records the end of the connection, which ends a response without a length."""
         if self.status and not any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
             self.is_whole = True
 

@@ -63,7 +63,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                     check_account(access, method, request)
                 return await behaviour(request, context)
             except (Exception, asyncio.CancelledError) as error:
-                told = self._told(error)
+                told = self._status_of(error)
             del request
             return await _abort(context, *told)
 
@@ -81,7 +81,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                         yield response
                 return
             except (Exception, asyncio.CancelledError) as error:
-                told = self._told(error)
+                told = self._status_of(error)
             del response
             await _abort(context, *told)
 
@@ -103,7 +103,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         current_access.set(access)
         return access
 
-    def _told(self, error: BaseException) -> tuple[grpc.StatusCode, str, Any]:
+    def _status_of(self, error: BaseException) -> tuple[grpc.StatusCode, str, Any]:
         """Returns what to abort a call with. The abort must follow outside of the handler and without references to the
         call: gRPC keeps the exception in a reference cycle with the call, which would wait for the garbage
         collector."""

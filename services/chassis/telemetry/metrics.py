@@ -60,7 +60,7 @@ class Histogram:
         self.total += value
 
     def note_trace(self, value: float, trace_id: str) -> None:
-        """Notes the trace in which this value was observed."""
+        """Records the trace in which this value was observed."""
         self.exemplars[bisect_left(self.bounds, value)] = Exemplar({"trace_id": trace_id}, value, time.time())
 
     def buckets(self) -> list[tuple[str, float, Exemplar | None]]:

@@ -20,7 +20,13 @@ from services.metering.audit.store import checks, owed_checks
 from services.metering.audit.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.audit.store.entry_sums import screen_entries
 from services.metering.audit.store.model_checks import days_against_ledger, models_against_holds, recent_scope
-from services.metering.audit.store.screening import CREDIT_ROWS, SUSPECT_ROWS, by_request, find_suspects, portions
+from services.metering.audit.store.screening import (
+    CREDIT_ROWS,
+    SUSPECT_ROWS,
+    find_suspects,
+    forced_index_lookups,
+    portions,
+)
 from services.metering.credit.store.balances import HoldCounts, count_holds
 from services.metering.store import Connection
 
@@ -126,7 +132,7 @@ def _open_violations(connection: Connection, scope: checks.AuditScope) -> Iterat
         if of_credits is not None and not entries.are_credits_single:
             yield from _violations(connection, [(of_credits, line)], scope.parameters)
         for parameters in portions(suspects, scope):
-            with by_request(connection):
+            with forced_index_lookups(connection):
                 yield from _violations(connection, [(of_suspects, line)], parameters)
 
 

@@ -43,7 +43,7 @@ BATCH_MOST: Final = 256
 WAITING_MOST: Final = 10_000
 # No client waits for these. The edge retries them until they are acknowledged.
 DELAYED: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
-# For these not even the caller of a chat that failed.
+# Voids are not among these: the client of a failed chat with an idempotency key waits for its key to be free.
 DELAYED_LONGER: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Checkpoint})
 # The usual pause between operations that clients wait for is an average in which the last one has this weight; longer
 # pauses count as this long.

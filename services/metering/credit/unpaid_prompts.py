@@ -34,7 +34,7 @@ class UnpaidPrompts:
         self._by_account: OrderedDict[str, deque[_Left]] = OrderedDict()
 
     def note(self, account_id: str, request_id: str, tokens: int) -> None:
-        """Notes that a client of the account left before anything was delivered. Repeats are ignored."""
+        """Records that a client of the account left before anything was delivered. Repeats are ignored."""
         if not self._most_prompts:
             return
         left = self._by_account.setdefault(account_id, deque(maxlen=max(MOST_KEPT, self._most_prompts)))

@@ -26,7 +26,7 @@ async def recount_spends(database: Database, log: Log) -> Recounted:
 
 
 async def recount_at_start(database: Database, log: Log) -> None:
-    """Does the same while metering serves; the audit reports what was not corrected."""
+    """Recounts spends while metering serves. A failure is logged, and the audit reports what was not corrected."""
     try:
         await recount_spends(database, log)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What the tables of all slices have in common."""
+"""The things that tables of all slices have in common."""
 
 from typing import Final
 

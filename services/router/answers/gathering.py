@@ -94,7 +94,7 @@ class Gathering:
             self._buffer.release()
 
     def _passes_as_it_is(self, whole: Piece) -> bool:
-        """Tells if an answer that came in one piece is complete, covered and small enough to be passed on."""
+        """Returns whether an answer that came in one piece is complete, covered and small enough to be passed on."""
         if self._held_bytes or whole.tool_calls or whole.finish_reason in FAILURE_REASONS:
             return False
         text = "".join(whole.contents)

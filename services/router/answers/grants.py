@@ -62,7 +62,7 @@ class TokenAllowance:
         return max_tokens
 
     def covers(self, max_tokens: int) -> bool:
-        """Tells if the grant covers so many tokens of output."""
+        """Returns whether the grant covers so many tokens of output."""
         return self._grant is None or self._grant.output_tokens >= self.output_tokens_before + max_tokens
 
     async def cover_prompt(self, prompt_tokens: int) -> None:

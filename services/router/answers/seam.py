@@ -44,7 +44,7 @@ class Seam:
 
     @property
     def _is_open(self) -> bool:
-        """Tells if what comes next may repeat something."""
+        """Returns whether what comes next may repeat something."""
         return bool(self._repeated or self._blanks)
 
     def _new_part(self, text: str, *, is_last: bool) -> str:

@@ -68,7 +68,7 @@ class ToolCalls:
 
     @property
     def all_named(self) -> bool:
-        """Tells if every call has a function name: an answer that ends without one is broken."""
+        """Returns whether every call has a function name: an answer that ends without one is broken."""
         return all(call.name and not call.is_broken for call in self._calls)
 
     def add_fragment(self, fragment: ToolCallFragment) -> ToolCallDelta | None:

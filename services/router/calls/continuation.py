@@ -44,7 +44,8 @@ class OpenContinuation(Protocol):
 
 
 def may_be_continued(chat: ChatOpen, prompt: Prompt) -> bool:
-    """Tells if the prompt and the answer are to be kept, so that another model of the class can continue the answer."""
+    """Returns whether the prompt and the answer are to be kept, so that another model of the class can continue the
+    answer."""
     return (
         chat.stream
         and not prompt.tools.json

@@ -229,8 +229,8 @@ class ModelSearch:
         return upstream
 
     def _tells_limit(self, model_state: ModelState, call: ProviderCall) -> bool:
-        """Tells if the model is sent an output limit: if the client, the window or the credit sets one, or the answer
-        cannot be cut on its way. Vendors reserve what is sent, and count it against their limits."""
+        """Returns whether the model is sent an output limit: if the client, the window or the credit sets one, or the
+        answer cannot be cut on its way. Vendors reserve what is sent, and count it against their limits."""
         is_limited = self.chat.HasField("max_tokens") or call.max_tokens < model_state.target.max_output_tokens
         return is_limited or not call.stream or model_state.provider.needs_max_tokens
 
@@ -252,7 +252,7 @@ class ModelSearch:
         return breaker.first_token_timeout_s if route.first_token_s is None else route.first_token_s
 
     def has_another(self) -> bool:
-        """Tells if another healthy model is untried."""
+        """Returns whether another healthy model is untried."""
         return self.has_attempts and any(
             model_state not in self.tried and self._is_ready(model_state) for model_state in self.models.all
         )
@@ -264,7 +264,7 @@ class ModelSearch:
 
     @property
     def has_attempts(self) -> bool:
-        """Tells if the chat may be sent to another model."""
+        """Returns whether the chat may be sent to another model."""
         return self.attempts.count - self.attempts.refits < self.most_attempts
 
     def _after(self, error: ProviderError, planned: _PlannedCall, call: ProviderCall) -> _PlannedCall | None:

@@ -17,8 +17,8 @@ from services.router.grounding.search import SearxSearch
 from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
 
 if TYPE_CHECKING:
-    from services.router.grounding.intake import Intake
-    from services.router.grounding.library import Library
+    from services.router.grounding.documents.intake import Intake
+    from services.router.grounding.documents.library import Library
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
@@ -59,10 +59,10 @@ def _open_stores(
     full_disks: FullDisks,
 ) -> "tuple[Library, Intake | None]":
     from services.chassis.database.database import open_database
-    from services.router.grounding.attachments import ATTACHMENTS_MOST, PASSAGES_MOST, SWEEP_INTERVAL_S
-    from services.router.grounding.intake import Intake
-    from services.router.grounding.library import Library
-    from services.router.grounding.notes import LONGEST_NOTE, NOTES_MOST
+    from services.router.grounding.documents.attachments import ATTACHMENTS_MOST, PASSAGES_MOST, SWEEP_INTERVAL_S
+    from services.router.grounding.documents.intake import Intake
+    from services.router.grounding.documents.library import Library
+    from services.router.grounding.documents.notes import LONGEST_NOTE, NOTES_MOST
     from services.router.grounding.sealing import Sealer
 
     sealer = Sealer(

@@ -13,18 +13,18 @@ from services.chassis.telemetry.log import Log
 from services.router.answers.relay import Cite
 from services.router.grounding.blocks import NOTES, PASSAGES
 from services.router.grounding.citations import Source, Sources
+from services.router.grounding.documents.words import question_words
 from services.router.grounding.records import Note, Passage
 from services.router.grounding.search import Search
 from services.router.grounding.search_tool import TOOLS, SearchTool, tools_tokens
 from services.router.grounding.settings import GroundingSettings
-from services.router.grounding.words import question_words
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.routes.target import Target
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and the database, which other routers do not load.
-    from services.router.grounding.library import Library
+    from services.router.grounding.documents.library import Library
 
 # Timeout of the lookup; the chat continues without it.
 LOOK_UP_WITHIN_S: Final = 2.0

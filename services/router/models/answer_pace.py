@@ -38,7 +38,7 @@ class AnswerPace:
         return answer_s if answer_s <= WHOLE_WITHIN_S else None
 
     def note_streamed(self, first_token_s: float, answer_s: float, tokens: int) -> None:
-        """Notes an answer that was streamed, by the time to its first token and to its end."""
+        """Records an answer that was streamed, by the time to its first token and to its end."""
         if tokens < LEAST_TOKENS:
             return
         token_s = max(LEAST_TOKEN_S, (answer_s - first_token_s) / tokens)
@@ -46,7 +46,7 @@ class AnswerPace:
         self._token_s = token_s if self._token_s is None else _believed(self._token_s, token_s)
 
     def note_whole(self, answer_s: float) -> None:
-        """Notes an answer that was asked for whole. After one that took too long, answers are streamed again."""
+        """Records an answer that was asked for whole. After one that took too long, answers are streamed again."""
         if answer_s > NOT_WHOLE_AFTER_S:
             self.forget()
 

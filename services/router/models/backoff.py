@@ -97,7 +97,7 @@ class ModelBackoff:
 
     @property
     def is_on(self) -> bool:
-        """Tells if the server has refused a chat lately."""
+        """Returns whether the server has refused a chat lately."""
         return bool(self._by_key)
 
     def refusals(self, key_id: str) -> int:

@@ -250,7 +250,7 @@ class Attempt:
         self._breaker.completion_tokens.observe(completion_tokens)
 
     def note_trace(self, trace_id: str) -> None:
-        """Notes the trace of a complete answer beside its times."""
+        """Records the trace of a complete answer beside its times."""
         self._breaker.durations_s.note_trace(self.age_s(), trace_id)
         if self.first_token_s is not None:
             self._breaker.latencies_s.note_trace(self.first_token_s, trace_id)

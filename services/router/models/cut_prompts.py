@@ -51,7 +51,7 @@ class CutPrompts:
         return True
 
     def cuts(self, prompt_tokens: int) -> bool:
-        """Tells if a prompt of this size is likely to be cut."""
+        """Returns whether a prompt of this size is likely to be cut."""
         return self.cuts_prompts_from_tokens is not None and prompt_tokens >= self.cuts_prompts_from_tokens
 
     def forget(self) -> None:

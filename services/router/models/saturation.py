@@ -46,7 +46,7 @@ class ModelSaturation:
         return int(min(places, self._learned.places))
 
     def has_room_for(self, key_id: str) -> bool:
-        """Tells if another chat of the key may enter, now or when the share has grown."""
+        """Returns whether another chat of the key may enter, now or when the share has grown."""
         return self.gate.has_room_for(key_id) or (self.share is not None and self.share.may_grow)
 
     async def admit(self, key_id: str) -> "ModelUse":

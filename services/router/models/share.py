@@ -53,7 +53,7 @@ class RouterShare:
 
     @property
     def may_grow(self) -> bool:
-        """Tells if metering may have another place."""
+        """Returns whether metering may have another place."""
         return self.places < self.limit and self._clock.elapsed_s() >= self._contended_until_s
 
     def places_of(self, gate: Gate) -> int:
@@ -67,7 +67,7 @@ class RouterShare:
         self._gates = [gate, *(each for each in self._gates if each.running)]
 
     def note(self, gate: Gate, refused: int = 0) -> None:
-        """Notes that a chat has passed the gate, or that one was refused there."""
+        """Records that a chat has passed the gate, or that one was refused there."""
         if gate not in self._gates:
             # Its search for a model began before the routes changed.
             self._gates.append(gate)

@@ -118,7 +118,7 @@ class ProviderAnswer(ABC):
             return 500
 
     def _note_model(self, said: Raw | bytes) -> None:
-        """Notes the model that a traced answer names. What does not look like a name could be anything."""
+        """Records the model that a traced answer names. What does not look like a name could be anything."""
         with suppress(*UNREADABLE):
             named = _named.decode(said)
             name = named.model or named.model_version or ""

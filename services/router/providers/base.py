@@ -98,7 +98,7 @@ class ProviderCall:
     ignored: list[str] = field(default_factory=list)
 
     def ignore(self, names: Iterable[str]) -> None:
-        """Notes parameters that are not sent as the client sent them, if the client sent them."""
+        """Records parameters that are not sent as the client sent them, if the client sent them."""
         self.ignored += [name for name in names if name in self.parameters.fields and name not in self.ignored]
 
     def leave_out_stops(self, is_refused: Callable[[str], bool]) -> None:
@@ -256,11 +256,11 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 LARGEST_TOKENS: Final = 10**9
 
 
-def as_object(said: Any) -> dict[str, Any]:
+def as_object(said: object) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def as_count(said: Any) -> int | None:
+def as_count(said: object) -> int | None:
     """Returns the value if it is a valid count, else None."""
     # An exact type check, since bool is a subclass of int.
     return said if type(said) is int and 0 <= said <= LARGEST_TOKENS else None

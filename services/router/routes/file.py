@@ -57,7 +57,7 @@ class Table:
     def has(self, key: str) -> bool:
         return key in self._fields
 
-    def read(self, key: str, kind: Any, default: Any = MISSING) -> Any:
+    def read(self, key: str, kind: Any, default: object = MISSING) -> Any:
         """Returns the value of a key, which is a mistake if it is of another kind, or missing without a default."""
         if key in self._fields:
             try:
@@ -69,7 +69,7 @@ class Table:
         # Stands for a value, so that the rest of the file can be checked.
         return get_args(kind)[0]() if default is MISSING else default
 
-    def choose(self, key: str, options: tuple[str, ...], default: Any = MISSING) -> str:
+    def choose(self, key: str, options: tuple[str, ...], default: object = MISSING) -> str:
         """Returns a text that must be one of these."""
         value: str = self.read(key, TEXT, default)
         if value and value not in options:
@@ -98,7 +98,7 @@ class Table:
             self.mistake(key, f"was removed: {removed[key]}; delete it" if key in removed else "is not a known key")
 
 
-def _read_nanos(kind: type, value: Any) -> Nanos:
+def _read_nanos(kind: type, value: object) -> Nanos:
     nanos = Nanos(parse_usd(value) if isinstance(value, str) else -1)
     if nanos < 0:
         raise ValueError

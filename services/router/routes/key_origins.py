@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 # What the service's own variables begin with; and what those of providers' keys have in their names.
@@ -30,7 +30,7 @@ class KeyOrigins:
         self._folders = {folder.resolve()}
 
     def note(self, text: str) -> None:
-        """Notes a file on disk; raises ValueError if it is no TOML."""
+        """Records a file on disk; raises ValueError if it is no TOML."""
         for provider in _providers_in(text).values():
             for source in self._sources_of(provider):
                 self._servers[source] = self._servers.get(source, frozenset()) | {_server_of(provider)}
@@ -42,7 +42,7 @@ class KeyOrigins:
         found = ((name, self._mistake_of(provider)) for name, provider in _providers_in(text).items())
         return [f"providers.{name}: {what}: change this where the file is" for name, what in found if what]
 
-    def _mistake_of(self, provider: Mapping[str, Any]) -> str:
+    def _mistake_of(self, provider: Mapping[str, object]) -> str:
         sources = self._sources_of(provider)
         if servers := frozenset[str]().union(*(self._servers.get(source, ()) for source in sources)):
             return "" if _server_of(provider) in servers else "would get the API key of another server"
@@ -53,7 +53,7 @@ class KeyOrigins:
             return f"names a file, {provider['api_key_file']}, outside the folders of the routes and their keys"
         return ""
 
-    def _sources_of(self, provider: Mapping[str, Any]) -> list[str | Path]:
+    def _sources_of(self, provider: Mapping[str, object]) -> list[str | Path]:
         """Returns the variable of a provider's key, and the file that has it or that the variable leads to."""
         variable, sources = provider.get("api_key_env"), list[str | Path](self._files_of(provider))
         if isinstance(variable, str):
@@ -62,7 +62,7 @@ class KeyOrigins:
                 sources += _names_of(Path(file).absolute())
         return sources
 
-    def _files_of(self, provider: Mapping[str, Any]) -> list[Path]:
+    def _files_of(self, provider: Mapping[str, object]) -> list[Path]:
         file = provider.get("api_key_file")
         return _names_of(self._folder / file) if isinstance(file, str) else []
 
@@ -73,14 +73,14 @@ def _names_of(path: Path) -> list[Path]:
     return [Path(os.path.normpath(path)), path.resolve()]
 
 
-def _providers_in(text: str) -> dict[str, Mapping[str, Any]]:
+def _providers_in(text: str) -> dict[str, Mapping[str, object]]:
     providers = tomllib.loads(text).get("providers", {})
     if not isinstance(providers, Mapping):
         return {}
     return {name: given for name, given in providers.items() if isinstance(given, Mapping)}
 
 
-def _server_of(provider: Mapping[str, Any]) -> str:
+def _server_of(provider: Mapping[str, object]) -> str:
     base_url = provider.get("base_url")
     if not isinstance(base_url, str):
         return str(provider.get("kind"))

@@ -34,7 +34,8 @@ def utc_today() -> date:
 
 
 def is_own_host(host: str) -> bool:
-    """Tells if a server is the operator's own, by its name or address: on this machine or in a private network."""
+    """Returns whether a server is the operator's own, by its name or address: on this machine or in a private
+    network."""
     try:
         address = ip_address(host)
     except ValueError:

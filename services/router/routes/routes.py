@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -127,7 +127,7 @@ class _Reader:
         self._timeouts = timeouts
         self._today = today
 
-    def read(self, document: dict[str, Any]) -> Routes:
+    def read(self, document: dict[str, object]) -> Routes:
         root = Table(self.mistakes, "", document)
         providers = {
             name: read_provider(name, table, self._keys, self._today)
@@ -154,7 +154,7 @@ class _Reader:
             return load_character()
 
 
-def _version_of(document: dict[str, Any], characters: Mapping[str, Character]) -> str:
+def _version_of(document: dict[str, object], characters: Mapping[str, Character]) -> str:
     """Returns a digest of what the file says, whatever its comments and order, and of the characters' texts. API keys
     are not in it: the file only names their variables and files."""
     texts = {class_id: (character.version, character.text) for class_id, character in characters.items()}

@@ -146,7 +146,7 @@ class Messages:
 
     @property
     def are_plain(self) -> bool:
-        """Tells if all that the client sent are messages with a role and a text, and no other field."""
+        """Returns whether all that the client sent are messages with a role and a text, and no other field."""
         return bool(self._given)
 
     def insert(self, index: int, message: Message) -> "Messages":

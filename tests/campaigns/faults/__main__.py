@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from services.router.grounding.attachments import PASSAGES_AT_ONCE
+from services.router.grounding.documents.attachments import PASSAGES_AT_ONCE
 from tests.campaigns.faults import campaign, documents
 from tests.campaigns.faults.directed import SCENARIOS
 from tests.campaigns.faults.harnesses.zygote import Forks

@@ -14,7 +14,7 @@ from edge.billing.hold import ChatHold
 from edge.billing.journal import OPEN, SEAL, Journal, Slot
 from edge.billing.journal_file import JournalFile
 from edge.billing.metering import Metering
-from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
+from edge.billing.settlements import ANSWER_TIMEOUT_S, NO_DETAILS, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
 from edge.chat.delivery import PieceDelivery
 from legato_protos.metering.v1 import metering_pb2 as pb
@@ -109,9 +109,9 @@ def _in_a_task(mistake: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Replaces `Settlements.begin`, which waits for nothing."""
 
     def change(_: Any) -> Any:
-        def begin(self: Any, slot: Slot, acknowledged: str = "edge.settled") -> None:
+        def begin(self: Any, slot: Slot, *given: Any, **named: Any) -> None:
             ended = asyncio.create_task(mistake(_)(self, slot))
-            self.under_way[slot.request_id] = Settlement(slot, acknowledged, 0, ended)
+            self.under_way[slot.request_id] = Settlement(slot, NO_DETAILS, False, "edge.settled", 0, ended)
             ended.add_done_callback(lambda _: self.under_way.pop(slot.request_id))
 
         return begin

@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 
 from legato_protos.router.v1 import grounding_pb2 as pb
-from services.router.grounding.attachments import PASSAGES_AT_ONCE
+from services.router.grounding.documents.attachments import PASSAGES_AT_ONCE
 from tests.support.servers.router_process import RouterProcess, running_router_process
 
 ACCOUNT: Final = "acct_1"

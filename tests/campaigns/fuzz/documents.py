@@ -20,7 +20,7 @@ from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
-from services.router.grounding.intake import BY_ACCOUNT_MOST
+from services.router.grounding.documents.intake import BY_ACCOUNT_MOST
 from tests.cli.grounding_harness import grounding_harness
 from tests.support.pdfs import make_pdf, make_pdf_bomb
 

@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.grounding.intake import BY_ACCOUNT_MOST
+from services.router.grounding.documents.intake import BY_ACCOUNT_MOST
 from services.router.routes.target import MOST_WAITING
 from tests.campaigns.overload.campaign import PLACES, Overloaded
 from tests.campaigns.overload.clients import Tally

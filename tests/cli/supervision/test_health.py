@@ -125,13 +125,13 @@ def ticks(first_s: float, *, lateness_s: float = 0.0) -> Iterator[tuple[float, f
 
 def answering(at_s: float = 100.0) -> Responsiveness:
     process = Responsiveness(0.0, start_timeout_s=60.0, unresponsive_after_s=20.0)
-    process.note_answer(at_s)
+    process.record_answer(at_s)
     return process
 
 
 def test_a_process_that_answers_no_more_hangs_after_some_time_and_some_misses() -> None:
     process = answering(at_s=100.0)
-    hung_at_s = next(tick[2] for tick in ticks(103.0) if process.note_miss(*tick))
+    hung_at_s = next(tick[2] for tick in ticks(103.0) if process.record_miss(*tick))
     # Its checks end at 106, 112, 118, 124.
     assert hung_at_s == 124.0
     assert process.silent_s(hung_at_s) == 24.0
@@ -139,16 +139,16 @@ def test_a_process_that_answers_no_more_hangs_after_some_time_and_some_misses() 
 
 def test_few_misses_are_chance_however_long_they_took() -> None:
     process = answering()
-    verdicts = [process.note_miss(at_s, at_s, at_s + 1.0, TIMEOUT_S) for at_s in (200.0, 300.0, 400.0, 500.0)]
+    verdicts = [process.record_miss(at_s, at_s, at_s + 1.0, TIMEOUT_S) for at_s in (200.0, 300.0, 400.0, 500.0)]
     assert verdicts == [False] * (LEAST_MISSES - 1) + [True]
 
 
 def test_one_answer_begins_the_count_again() -> None:
     process = answering()
     for tick, _ in zip(ticks(103.0), range(3), strict=False):
-        assert not process.note_miss(*tick)
-    process.note_answer(121.0)
-    assert not process.note_miss(124.0, 124.0, 127.0, TIMEOUT_S)
+        assert not process.record_miss(*tick)
+    process.record_answer(121.0)
+    assert not process.record_miss(124.0, 124.0, 127.0, TIMEOUT_S)
 
 
 @pytest.mark.parametrize("lateness_s", [LATE_S * 1.5, 30.0, 3600.0])
@@ -156,40 +156,40 @@ def test_a_machine_that_is_late_itself_says_nothing_of_its_processes(lateness_s:
     """A machine that was suspended or has no processor to give restarts no process."""
     process = answering()
     for tick, _ in zip(ticks(103.0, lateness_s=lateness_s), range(50), strict=False):
-        assert not process.note_miss(*tick)
+        assert not process.record_miss(*tick)
 
 
 def test_a_check_that_took_longer_than_it_may_says_nothing_either() -> None:
     process = answering()
     for due_s in range(103, 1000, 60):
-        assert not process.note_miss(due_s, due_s, due_s + TIMEOUT_S + 40.0, TIMEOUT_S)
+        assert not process.record_miss(due_s, due_s, due_s + TIMEOUT_S + 40.0, TIMEOUT_S)
 
 
 def test_after_a_pause_of_the_machine_the_whole_time_is_given_again() -> None:
     process = answering()
     for tick, _ in zip(ticks(103.0), range(3), strict=False):
-        process.note_miss(*tick)
-    assert not process.note_miss(121.0, 500.0, 503.0, TIMEOUT_S)
-    hung_at_s = next(tick[2] for tick in ticks(506.0) if process.note_miss(*tick))
+        process.record_miss(*tick)
+    assert not process.record_miss(121.0, 500.0, 503.0, TIMEOUT_S)
+    hung_at_s = next(tick[2] for tick in ticks(506.0) if process.record_miss(*tick))
     assert hung_at_s == 527.0
 
 
 def test_a_process_that_starts_has_the_time_of_a_start() -> None:
     process = Responsiveness(0.0, start_timeout_s=60.0, unresponsive_after_s=20.0)
-    assert next(tick[2] for tick in ticks(3.0) if process.note_miss(*tick)) == 60.0
+    assert next(tick[2] for tick in ticks(3.0) if process.record_miss(*tick)) == 60.0
 
 
 def test_a_process_that_works_does_not_hang_however_long_it_does_not_answer() -> None:
     process = answering(at_s=100.0)
     told = 0
     for tick, _ in zip(ticks(103.0), range(50), strict=False):
-        told += process.note_work(tick[2])
+        told += process.record_work(tick[2])
     assert told == 1
-    assert not process.note_miss(500.0, 500.0, 503.0, TIMEOUT_S)
+    assert not process.record_miss(500.0, 500.0, 503.0, TIMEOUT_S)
 
 
 def test_time_without_a_processor_is_not_held_against_a_process() -> None:
     process = answering(at_s=100.0)
     for tick, number in zip(ticks(103.0), range(50), strict=False):
         # It gets a twentieth of the time.
-        assert not process.note_miss(*tick, starved_s=5.7 * (number + 1)) or tick[2] > 400
+        assert not process.record_miss(*tick, starved_s=5.7 * (number + 1)) or tick[2] > 400

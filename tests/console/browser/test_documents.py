@@ -57,7 +57,7 @@ def test_what_cannot_be_taken_is_told_beside_its_name(
     console: ConsoleHarness, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One passage is the most.
-    monkeypatch.setattr("services.router.grounding.attachments.PASSAGES_MOST", 1)
+    monkeypatch.setattr("services.router.grounding.documents.attachments.PASSAGES_MOST", 1)
     page = open_page("/documents")
     refused = {"big.txt": b"x" * 70_000, "empty.txt": b"", "scan.pdf": make_pdf([""]), "long.txt": b"Hello. " * 5000}
     files = [file(name, content) for name, content in (*refused.items(), ("good.txt", b"Hello."))]

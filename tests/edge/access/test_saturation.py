@@ -30,7 +30,7 @@ def is_refused(saturation: EdgeSaturation, key_id: str = "greedy") -> bool:
 def run_late(saturation: EdgeSaturation, clock: FakeClock, late_s: float) -> None:
     for _ in range(2 * LEAST_SAMPLES):
         clock.advance(SAMPLE_EACH_S)
-        saturation.note_lateness(late_s)
+        saturation.record_lateness(late_s)
 
 
 def test_edge_that_runs_late_refuses_new_chats(clock: FakeClock) -> None:
@@ -56,7 +56,7 @@ def test_credit_that_is_held_late_is_a_queue_too(clock: FakeClock) -> None:
     fill(saturation, 2 * LEAST_CHATS)
     for _ in range(2 * LEAST_SAMPLES):
         clock.advance(SAMPLE_EACH_S)
-        saturation.note_reserve(1.1 * RESERVE_TOLERATED_S)
+        saturation.record_reserve(1.1 * RESERVE_TOLERATED_S)
     assert is_refused(saturation)
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_refused_where_it_is_switched_off(clock: FakeClock) -> None:
     fill(saturation, 2 * LEAST_CHATS)
     for _ in range(2 * LEAST_SAMPLES):
         clock.advance(SAMPLE_EACH_S)
-        saturation.note_reserve(10.0)
+        saturation.record_reserve(10.0)
     assert not is_refused(saturation)
 
 
@@ -89,11 +89,11 @@ A_SECOND_OR_TWO_S = 2.0
 
 
 def is_refused_after(saturation: EdgeSaturation, clock: FakeClock, seconds: float) -> bool:
-    """Tells if chats are refused after the machine is fast again."""
+    """Returns whether chats are refused after the machine is fast again."""
     for _ in range(round(seconds * STEPS_PER_S)):
         clock.advance(SAMPLE_EACH_S)
-        saturation.note_lateness(0.001)
-        saturation.note_reserve(0.005)
+        saturation.record_lateness(0.001)
+        saturation.record_reserve(0.005)
     return is_refused(saturation)
 
 
@@ -103,9 +103,9 @@ def test_stall_of_the_whole_machine_leaves_no_limit(clock: FakeClock) -> None:
     fill(saturation, 4 * LEAST_CHATS)
     is_refused_after(saturation, clock, 1.0)
     clock.advance(1.0)
-    saturation.note_lateness(1.0)
+    saturation.record_lateness(1.0)
     for _ in range(40):
-        saturation.note_reserve(1.0)
+        saturation.record_reserve(1.0)
     for _ in range(3 * STEPS_PER_S):
         assert not is_refused_after(saturation, clock, SAMPLE_EACH_S)
 
@@ -115,7 +115,7 @@ def test_collections_of_garbage_leave_no_limit(clock: FakeClock) -> None:
     fill(saturation, 4 * LEAST_CHATS)
     for _ in range(30):
         clock.advance(0.2)
-        saturation.note_lateness(0.2)
+        saturation.record_lateness(0.2)
         assert not is_refused_after(saturation, clock, 0.3)
 
 
@@ -124,7 +124,7 @@ def test_limit_ends_a_second_or_two_after_a_noisy_neighbour_does(clock: FakeCloc
     fill(saturation, 4 * LEAST_CHATS)
     for _ in range(10 * STEPS_PER_S):
         clock.advance(SAMPLE_EACH_S)
-        saturation.note_lateness(10 * LATENESS_TOLERATED_S)
+        saturation.record_lateness(10 * LATENESS_TOLERATED_S)
     assert is_refused(saturation)
     assert not is_refused_after(saturation, clock, A_SECOND_OR_TWO_S)
 
@@ -134,7 +134,7 @@ def test_limit_ends_a_second_or_two_after_metering_is_quick_again(clock: FakeClo
     fill(saturation, 4 * LEAST_CHATS)
     for _ in range(10 * STEPS_PER_S):
         clock.advance(SAMPLE_EACH_S)
-        saturation.note_reserve(10 * RESERVE_TOLERATED_S)
+        saturation.record_reserve(10 * RESERVE_TOLERATED_S)
     assert is_refused(saturation)
     assert not is_refused_after(saturation, clock, A_SECOND_OR_TWO_S)
 

@@ -56,7 +56,7 @@ class FullEdge:
         while not self.saturation.is_reached:
             for _ in range(2 * LEAST_SAMPLES):
                 self._clock.advance(SAMPLE_EACH_S)
-                self.saturation.note_lateness(10 * LATENESS_TOLERATED_S)
+                self.saturation.record_lateness(10 * LATENESS_TOLERATED_S)
 
     def leave_until_the_limit(self, key_id: str) -> None:
         gate = self.saturation.gate

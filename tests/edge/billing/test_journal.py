@@ -297,7 +297,7 @@ def test_the_class_of_a_request_is_found_by_the_next_process(path: Path) -> None
         journal = Journal(path, SLOTS)
         for slot in list(journal.taken.values()):
             slot.free()
-        journal.claim(request_id(1), ANN, class_id, "key_1").count(20, 1)
+        journal.claim(request_id(1), ANN, class_id).count(20, 1)
         journal.close()
         assert class_found_by_the_next_process(path) == class_id
 

@@ -29,7 +29,7 @@ async def leave(chat_harness: ChatHarness, number: int, messages_json: bytes = L
     leaving: list[Callable[[], None]] = []
     chat = chat_harness.chat(number, stream=stream, messages_json=messages_json)
     chatting = asyncio.create_task(chat.run(leaving.append))
-    await until(lambda: chat._accepted_prompt_tokens > 0)
+    await until(lambda: chat._request.accepted_prompt_tokens > 0)
     leaving[0]()
     with pytest.raises(ClientGone):
         await chatting

@@ -6,13 +6,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, AnsweredCall, StreamedReply, WholeReply
+from edge.billing.hold import ChatHold
+from edge.chat.delivery import WaitingPieces
+from edge.chat.reply import Piece
+from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, StreamedReply, WholeReply
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import cost
+from tests.edge.rpc.caller import Caller
 from tests.edge.rpc.rpc_harness import CHAT, KEY, RpcHarness
 from tests.support.waiting import until
 
@@ -24,49 +28,33 @@ def gathering(seconds: float) -> Iterator[None]:
         yield
 
 
-class Caller:
-    """Takes messages, one at a time, while it reads."""
+class Answer:
+    """A streamed answer to a caller."""
 
-    def __init__(self) -> None:
-        self.messages: list[pb.StreamResponse] = []
-        self.reads = asyncio.Event()
-        self.has_left = False
-        self.is_told = False
+    def __init__(self, caller: Caller, hold: ChatHold, stalled_reader_s: float) -> None:
+        self.reply = caller.reply_to(hold, stalled_reader_s)
+        self._waiting = WaitingPieces(hold)
+        self.reply.gather_from(self._waiting)
 
-    async def write(self, message: pb.StreamResponse) -> None:
-        self.messages.append(message)
-        await self.reads.wait()
+    @classmethod
+    async def begin(cls, caller: Caller, chat_harness: ChatHarness, stalled_reader_s: float = 60) -> "Answer":
+        hold = chat_harness.metering.hold()
+        await hold.reserve(100, 10)
+        return cls(caller, hold, stalled_reader_s)
 
-    def leave(self) -> None:
-        self.has_left = True
-
-    async def write_id(self) -> None:
-        self.is_told = True
-        await self.reads.wait()
-
-
-def reply_to(caller: Caller, chat_harness: ChatHarness, stalled_reader_s: float = 60) -> StreamedReply:
-    return StreamedReply(
-        AnsweredCall(
-            (),
-            chat_harness.metering.hold(),
-            1,
-            caller.write,
-            caller.leave,
-            stalled_reader_s,
-            caller.write_id,
-            lambda: 0.0,
-        )
-    )
+    def say(self, said: Piece) -> None:
+        self._waiting.add(said, len(said) if isinstance(said, bytes) else said.ByteSize(), 20, 1)
+        self.reply.write_gathered()
 
 
 async def test_pieces_that_come_while_the_id_is_written_wait_for_it(chat_harness: ChatHarness) -> None:
-    caller = Caller()
-    reply = reply_to(caller, chat_harness)
+    caller = Caller(is_told_at_once=True)
+    answer = await Answer.begin(caller, chat_harness)
+    reply = answer.reply
     reply.keep_alive()
     await until(lambda: caller.is_told)
     reply.stop_keeping_alive()
-    reply.write(piece("One ", 1))
+    answer.say(piece("One ", 1))
     finishing = asyncio.create_task(reply.finish("stop", Usage(completion_tokens=1)))
     await asyncio.sleep(0)
     assert not caller.messages
@@ -77,8 +65,9 @@ async def test_pieces_that_come_while_the_id_is_written_wait_for_it(chat_harness
 
 
 async def test_id_of_a_caller_that_has_left_is_not_written(chat_harness: ChatHarness) -> None:
-    caller = Caller()
-    reply = reply_to(caller, chat_harness)
+    caller = Caller(is_told_at_once=True)
+    answer = await Answer.begin(caller, chat_harness)
+    reply = answer.reply
     reply.keep_alive()
     reply.drop()
     await asyncio.sleep(0.01)
@@ -87,14 +76,14 @@ async def test_id_of_a_caller_that_has_left_is_not_written(chat_harness: ChatHar
 
 async def test_pieces_that_come_while_a_message_is_written_share_the_next(chat_harness: ChatHarness) -> None:
     caller = Caller()
-    reply = reply_to(caller, chat_harness)
-    reply.write(piece("One ", 1))
+    answer = await Answer.begin(caller, chat_harness)
+    answer.say(piece("One ", 1))
     await until(lambda: len(caller.messages) == 1)
-    reply.write_packed(pack_piece(20, 2, ["two ", "three "]))
-    reply.write_packed(pack_piece(20, 4, ['"four" ']))
+    answer.say(pack_piece(20, 2, ["two ", "three "]))
+    answer.say(pack_piece(20, 4, ['"four" ']))
     call = ToolCallDelta(index=0, id="call_1", name="count", arguments="{}")
-    reply.write(ChatResponse(contents=["five"], tool_calls=[call]))
-    reply.write(ChatResponse(contents=["No."], refusal=True))
+    answer.say(ChatResponse(contents=["five"], tool_calls=[call]))
+    answer.say(ChatResponse(contents=["No."], refusal=True))
     caller.reads.set()
     await until(lambda: len(caller.messages) == 2)
     first, second = caller.messages
@@ -119,12 +108,12 @@ async def test_what_still_waits_when_its_caller_is_gone_was_not_delivered(rpc_ha
     [slot] = rpc_harness.chats.metering.journal.taken.values()
     arrived = asyncio.Event()
 
-    def write(reply: StreamedReply, response: ChatResponse, write: Callable[..., None] = StreamedReply.write) -> None:
-        write(reply, response)
+    def write(reply: StreamedReply, write: Callable[[StreamedReply], None] = StreamedReply.write_gathered) -> None:
+        write(reply)
         arrived.set()
 
     # Two messages within the time that is gathered, of which the second waits.
-    with gathering(3_600), patch.object(StreamedReply, "write", write):
+    with gathering(3_600), patch.object(StreamedReply, "write_gathered", write):
         more.set()
         await arrived.wait()
         # An edge that is killed now has it neither sent nor counted.
@@ -151,10 +140,11 @@ async def test_whole_answer_is_sealed_after_it_was_sent(rpc_harness: RpcHarness)
 
 async def test_chat_waits_for_a_caller_that_is_behind(chat_harness: ChatHarness) -> None:
     caller = Caller()
-    reply = reply_to(caller, chat_harness)
-    reply.write(piece("One ", 1))
+    answer = await Answer.begin(caller, chat_harness)
+    reply = answer.reply
+    answer.say(piece("One ", 1))
     await until(lambda: len(caller.messages) == 1)
-    reply.write_packed(pack_piece(20, 2, ["x" * MOST_WAITING_BYTES]))
+    answer.say(pack_piece(20, 2, ["x" * MOST_WAITING_BYTES]))
     assert reply.is_behind
     waiting = asyncio.create_task(reply.prepare())
     await asyncio.sleep(2 * GATHER_S)
@@ -166,9 +156,10 @@ async def test_chat_waits_for_a_caller_that_is_behind(chat_harness: ChatHarness)
 
 async def test_caller_that_reads_nothing_for_too_long_has_left(chat_harness: ChatHarness) -> None:
     caller = Caller()
-    reply = reply_to(caller, chat_harness, stalled_reader_s=0.01)
-    reply.write(piece("One ", 1))
-    reply.write_packed(pack_piece(20, 2, ["x" * MOST_WAITING_BYTES]))
+    answer = await Answer.begin(caller, chat_harness, stalled_reader_s=0.01)
+    reply = answer.reply
+    answer.say(piece("One ", 1))
+    answer.say(pack_piece(20, 2, ["x" * MOST_WAITING_BYTES]))
     await until(lambda: len(caller.messages) == 1)
     waiting = asyncio.create_task(reply.prepare())
     await until(lambda: caller.has_left)

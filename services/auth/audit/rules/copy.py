@@ -52,7 +52,7 @@ class AuditCopy:
         end: CopyEnd | None = None,
         on_full: Callable[[bool], None] = lambda is_full: None,
     ) -> None:
-        """Notes in `end` how far the copy reaches; `on_full` is told whether its disk is full."""
+        """Records in `end` how far the copy reaches; `on_full` is told whether its disk is full."""
         self._database = database
         self._audit = audit
         self._store = store

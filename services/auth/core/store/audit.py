@@ -29,7 +29,7 @@ def add_event(connection: sa.Connection, chained: ChainedEvent) -> None:
 
 
 def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
-    """Notes that the log has a change of another service; False if it has it already."""
+    """Records that the log has a change of another service; False if it has it already."""
     statement = insert_into(connection, recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
     added = statement.on_conflict_do_nothing().returning(recorded_changes.c.change_id)
     return connection.execute(added).first() is not None
@@ -140,11 +140,11 @@ def read_copied_from(connection: sa.Connection) -> int:
 
 
 def note_copied(connection: sa.Connection, first_no: int) -> None:
-    """Notes that there is a segment of the copy that begins with an event."""
+    """Records that there is a segment of the copy that begins with an event."""
     is_behind = sa.func.coalesce(audit_head.c.copied_from_no, 0) < first_no
     connection.execute(audit_head.update().where(is_behind).values(copied_from_no=first_no))
 
 
 def forget_copy(connection: sa.Connection) -> None:
-    """Notes that there is no copy any more."""
+    """Records that there is no copy any more."""
     connection.execute(audit_head.update().values(copied_from_no=None))

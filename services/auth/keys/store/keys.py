@@ -163,7 +163,7 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
 
 
 def find_holder_of_caller(connection: sa.Connection, caller: str, account_id: str) -> tuple[Holder | None, int]:
-    """Does the same for the key of an internal caller in an account."""
+    """Returns the holder of an internal caller's key in an account, and the epoch, read by one statement."""
     return _find_holder(connection, sa.and_(keys.c.caller_name == caller, keys.c.account_id == account_id))
 
 

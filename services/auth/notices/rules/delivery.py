@@ -44,7 +44,7 @@ class NoticeDelivery(Domain):
         self._mail = mail
         self._random = rng
         self._running: dict[asyncio.Task[None], Claimed] = {}
-        self._look_again = asyncio.Event()
+        self._wake = asyncio.Event()
         # Why an outcome could not be written.
         self._error: BaseException | None = None
         # For metrics: attempts by channel, and whether they succeeded.
@@ -52,24 +52,24 @@ class NoticeDelivery(Domain):
 
     async def deliver_due(self) -> None:
         """Makes an attempt at every delivery that is due, also at those that become due meanwhile and are told of by
-        `look_again`."""
+        `wake`."""
         try:
             while True:
-                self._look_again.clear()
+                self._wake.clear()
                 if self._error is not None:
                     error, self._error = self._error, None
                     raise error
                 await self._start_due()
                 if not self._running:
                     return
-                await self._look_again.wait()
+                await self._wake.wait()
         except asyncio.CancelledError:
             for task in self._running:
                 task.cancel()
             raise
 
-    def look_again(self) -> None:
-        self._look_again.set()
+    def wake(self) -> None:
+        self._wake.set()
 
     async def _start_due(self) -> None:
         now_us = self.now_us()
@@ -85,7 +85,7 @@ class NoticeDelivery(Domain):
         del self._running[task]
         if not task.cancelled():
             self._error = task.exception() or self._error
-        self._look_again.set()
+        self._wake.set()
 
     async def _deliver(self, delivery: Delivery, notice: OwnerNotice) -> None:
         send, failure = self._post if delivery.channel is Channel.WEBHOOK else self._mail_to, ""

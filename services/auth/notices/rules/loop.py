@@ -61,7 +61,7 @@ class NoticeLoop(Domain):
                 if delivering is None or delivering.done():
                     delivering = asyncio.create_task(self._attempt("delivery", self._delivery.deliver_due))
                 else:
-                    self._delivery.look_again()
+                    self._delivery.wake()
                 await self._attempt("count", self._count)
                 try:
                     async with asyncio.timeout(interval_s):

@@ -131,7 +131,7 @@ def owners_with_email(connection: sa.Connection, account_id: str) -> dict[str, b
 
 
 def set_mailed(connection: sa.Connection, account_id: str, user_id: str, *, is_mailed: bool) -> None:
-    """Has an owner get mail, or not. What waits to be mailed to them is not, and never will be."""
+    """Stores whether an owner gets mail. If not, what waits to be mailed to them is deleted, and never sent."""
     is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
     connection.execute(memberships.update().where(is_it).values(is_mailed=is_mailed))
     if not is_mailed:

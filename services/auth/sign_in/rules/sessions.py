@@ -78,14 +78,14 @@ class Sessions(Domain):
         return session, user
 
     def require(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[UserSession, User]:
-        """Does the same; raises if the session has ended."""
+        """Finds a session and its user; raises if the session has ended."""
         found = self.find(connection, token, locks=locks)
         if found is None:
             raise session_ended()
         return found
 
     def renew(self, connection: Connection, session: UserSession, user: User) -> SignedIn:
-        """Notes that the user has proved again who they are. The token before no longer works."""
+        """Records that the user has proved again who they are. The token before no longer works."""
         now_us, token = self.now_us(), codes.mint_session_token()
         values = {"authenticated_at_us": now_us, "last_seen_us": now_us, "replace_due": False}
         digest = self._peppers.digest_code(codes.SESSION, token)

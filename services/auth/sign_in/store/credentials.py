@@ -27,7 +27,7 @@ def put_totp(connection: sa.Connection, app: Totp) -> None:
 
 
 def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
-    """Notes the use of a code; False if it, or a later one, was used before."""
+    """Records the use of a code; False if it, or a later one, was used before."""
     is_news = sa.and_(totp.c.user_id == user_id, totp.c.last_step < step)
     return connection.execute(totp.update().where(is_news).values(last_step=step)).rowcount == 1
 

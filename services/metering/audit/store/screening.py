@@ -41,7 +41,7 @@ _IS_OF_PERIOD: Final = sa.and_(IS_UNRESOLVED_BEFORE, sa.func.coalesce(holds.c.co
 
 
 def _is_plain() -> sa.ColumnElement[bool]:
-    """Tells whether a hold and its charge, or a hold without one, are as they should be. Each part is what a check
+    """Returns whether a hold and its charge, or a hold without one, are as they should be. Each part is what a check
     demands of a request with one charge. Where anything is NULL, they are not."""
     hold, entry = holds.c, ledger.c
     is_charged_right = sa.and_(
@@ -103,8 +103,9 @@ def find_suspects(connection: sa.Connection, scope: AuditScope, entries: EntrySc
 
 
 @contextmanager
-def by_request(connection: sa.Connection) -> Iterator[None]:
-    """Has PostgreSQL find each of some requests by an index, whatever it takes the size of the tables for."""
+def forced_index_lookups(connection: sa.Connection) -> Iterator[None]:
+    """Has PostgreSQL plan with indexes meanwhile, so that each of some requests is found by one, whatever it takes the
+    size of the tables for."""
     if connection.dialect.name != "postgresql":
         yield
         return

@@ -26,7 +26,7 @@ KEPT_US: Final = 30_000_000
 
 
 def report_version(connection: sa.Connection, file: str, process_id: str, version: str) -> bool:
-    """Notes the version that a process has read, which is empty if it cannot be taken over. Returns whether all
+    """Records the version that a process has read, which is empty if it cannot be taken over. Returns whether all
     processes have read this one."""
     now_us = read_now_us(connection)
     connection.execute(sa.delete(staged_files).where(staged_files.c.file == file, staged_files.c.expires_us <= now_us))

@@ -154,7 +154,7 @@ _LAST_OF_NEXT: Final = sa.select(sa.func.max(_NEXT.c.entry_id)).where(
 
 def sum_up_portion(connection: sa.Connection, most: int, settled_after_us: int = SETTLED_AFTER_US) -> bool:
     """Adds the next entries to the sums; returns False if there are none that are old enough."""
-    find_by_index(connection)
+    force_index_plans(connection)
     after_id = read_reported_id(connection)
     before_us = read_now_us(connection) - settled_after_us
     last_id = connection.scalar(_LAST_OF_NEXT, {"after_id": after_id, "most": most, "before_us": before_us})
@@ -184,8 +184,8 @@ def read_summed_us(connection: sa.Connection) -> int:
     return int(connection.scalar(query.order_by(ledger.c.entry_id.desc()).limit(1)) or 0)
 
 
-def find_by_index(connection: sa.Connection) -> None:
-    """Has PostgreSQL find entries and holds by their ids, whatever it takes the size of a new partition for."""
+def force_index_plans(connection: sa.Connection) -> None:
+    """Has PostgreSQL plan the rest of the transaction with indexes, whatever it thinks of the size of a partition."""
     if connection.dialect.name == "postgresql":
         names = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
         connection.exec_driver_sql("SELECT " + ", ".join(f"set_config('{name}', 'off', true)" for name in names))
@@ -222,7 +222,7 @@ def read_recent_sums(connection: sa.Connection, chosen: DayFilter, most: int) ->
     """Returns the sums of the entries that `model_days` does not have yet, by all of its keys; None if there are more
     than `most` of them."""
     after_id = read_reported_id(connection)
-    find_by_index(connection)
+    force_index_plans(connection)
     last = connection.execute(sa.select(_NEXT.c.entry_id), {"after_id": after_id, "most": most + 1}).all()
     if len(last) > most:
         return None

@@ -96,7 +96,7 @@ class AnthropicProvider(HttpProvider):
 
 
 def takes_system_inside(model_name: str) -> bool:
-    """Tells if a model takes system messages within a conversation, by its name."""
+    """Returns whether a model takes system messages within a conversation, by its name."""
     name = _MODEL_NAME.match(model_name)
     if name is None:
         return False
@@ -106,9 +106,9 @@ def takes_system_inside(model_name: str) -> bool:
 
 def _request(
     call: ProviderCall, conversation: Conversation, functions: Sequence[Function], version: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     parameters = call.parameters.known
-    request: dict[str, Any] = {
+    request: dict[str, object] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
         "messages": _messages(conversation.turns),
@@ -126,7 +126,7 @@ def _request(
     return request
 
 
-def _not_sent(parameters: Parameters, request: dict[str, Any]) -> Iterator[str]:
+def _not_sent(parameters: Parameters, request: dict[str, object]) -> Iterator[str]:
     """Yields the parameters that the request does not have, or has with another value."""
     known = parameters.known
     sent = {name: request.get(name) for name in _SAMPLING}
@@ -154,7 +154,7 @@ def _role(turn: Turn) -> str:
     return "assistant" if isinstance(turn, ModelTurn) else "user"
 
 
-def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:
+def _blocks(turn: Turn) -> Iterator[dict[str, object]]:
     if isinstance(turn, ResultsTurn):
         for result in turn.results:
             block = {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
@@ -166,17 +166,17 @@ def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:
             yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
 
 
-def _text_block(text: Text) -> dict[str, Any]:
+def _text_block(text: Text) -> dict[str, object]:
     return {"type": "text", "text": text.json} | _mark(text.cache_control)
 
 
-def _mark(cache_control: Raw | None) -> dict[str, Any]:
+def _mark(cache_control: Raw | None) -> dict[str, object]:
     return {} if cache_control is None else {"cache_control": cache_control}
 
 
 def _tool_fields(
     call: ProviderCall, conversation: Conversation, functions: Sequence[Function], parameters: KnownParameters
-) -> dict[str, Any]:
+) -> dict[str, object]:
     tools = call.tools.parsed
     if tools is None:
         # Functions called in earlier turns must be defined.
@@ -184,7 +184,7 @@ def _tool_fields(
         if not called:
             return {}
         tools, functions = CallableFunctions(called, Mode.NONE), called
-    choice: dict[str, Any] = {"type": _TOOL_MODES[tools.mode]}
+    choice: dict[str, object] = {"type": _TOOL_MODES[tools.mode]}
     if tools.forced is not None:
         choice = {"type": "tool", "name": tools.forced}
     if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
@@ -192,11 +192,11 @@ def _tool_fields(
     return {"tools": write_list(map(_definition, functions)), "tool_choice": choice}
 
 
-def _definition(function: Function) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": {}}
+def _definition(function: Function) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "object", "properties": {}}
     if function.has_parameters:
         schema |= msgspec.json.decode(function.parameters, type=dict[str, Raw])
-    definition: dict[str, Any] = {"name": function.name, "input_schema": schema}
+    definition: dict[str, object] = {"name": function.name, "input_schema": schema}
     if function.description:
         definition["description"] = function.description
     if function.strict:
@@ -204,13 +204,13 @@ def _definition(function: Function) -> dict[str, Any]:
     return definition | _mark(function.cache_control or None)
 
 
-def _sampling(parameters: KnownParameters) -> dict[str, Any]:
+def _sampling(parameters: KnownParameters) -> dict[str, object]:
     temperature = None if parameters.temperature is None else min(parameters.temperature, HIGHEST_TEMPERATURE)
     sampling = {"temperature": temperature, "top_p": parameters.top_p}
     return {name: value for name, value in sampling.items() if value is not None}
 
 
-def _output_format(parameters: KnownParameters) -> dict[str, Any]:
+def _output_format(parameters: KnownParameters) -> dict[str, object]:
     wanted = parameters.response_format
     if wanted.type == "text":
         return {}
@@ -219,7 +219,7 @@ def _output_format(parameters: KnownParameters) -> dict[str, Any]:
     return {"format": {"type": "json_schema", "schema": wanted.answer_schema}}
 
 
-def _effort(parameters: KnownParameters) -> dict[str, Any]:
+def _effort(parameters: KnownParameters) -> dict[str, object]:
     effort = _EFFORTS.get(parameters.reasoning_effort or "")
     return {} if effort is None else {"effort": effort}
 

@@ -1,13 +1,12 @@
 """Google's Gemini API: generateContent and streamGenerateContent."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts
+from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
@@ -60,7 +59,8 @@ class GeminiProvider(HttpProvider):
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         translated = _request(call)
         request = {**merged(translated, self._extra), "store": False}
-        call.ignore(_not_sent(call.parameters, translated["generationConfig"], request["generationConfig"]))
+        ours, sent = as_object(translated["generationConfig"]), as_object(request["generationConfig"])
+        call.ignore(_not_sent(call.parameters, ours, sent))
         return msgspec.json.encode(request)
 
     def _path(self, call: ProviderCall) -> str:
@@ -69,7 +69,7 @@ class GeminiProvider(HttpProvider):
         return f"{self._base_path}/{self._version}/{model}:{method}"
 
 
-def _request(call: ProviderCall) -> dict[str, Any]:
+def _request(call: ProviderCall) -> dict[str, object]:
     conversation = read_conversation(call.messages)
     needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
     contents = []
@@ -77,7 +77,7 @@ def _request(call: ProviderCall) -> dict[str, Any]:
         parts = write_list(_parts(turn, needs_signatures=needs_signatures))
         role = "model" if isinstance(turn, ModelTurn) else "user"
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
-    request: dict[str, Any] = {
+    request: dict[str, object] = {
         "contents": joined(contents),
         "generationConfig": _generation(call) | _thinking(call),
     }
@@ -92,7 +92,7 @@ def _request(call: ProviderCall) -> dict[str, Any]:
     return request
 
 
-def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, Any]]:
+def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, object]]:
     """Yields the parts of a turn. Tool results are a turn of their own, with exactly one result per call."""
     if isinstance(turn, ResultsTurn):
         for result in turn.results:
@@ -105,12 +105,12 @@ def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, Any]]:
             yield _call_part(call, needs_signature=needs_signatures)
 
 
-def _text_part(text: Text) -> dict[str, Any]:
+def _text_part(text: Text) -> dict[str, object]:
     return {"text": text.json}
 
 
-def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, Any]:
-    part: dict[str, Any] = {"functionCall": {"id": call.call_id, "name": call.name, "args": call.arguments}}
+def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, object]:
+    part: dict[str, object] = {"functionCall": {"id": call.call_id, "name": call.name, "args": call.arguments}}
     signature = _signature(call.extra) or (NO_SIGNATURE if needs_signature else "")
     if signature:
         part["thoughtSignature"] = signature
@@ -133,10 +133,10 @@ def _signature(extra: Raw) -> str:
         return ""
 
 
-def _generation(call: ProviderCall) -> dict[str, Any]:
+def _generation(call: ProviderCall) -> dict[str, object]:
     parameters = call.parameters.known
     wanted = parameters.response_format
-    generation: dict[str, Any] = {
+    generation: dict[str, object] = {
         "maxOutputTokens": call.max_tokens if call.is_limit_told else None,
         "temperature": parameters.temperature,
         "topP": parameters.top_p,
@@ -150,7 +150,7 @@ def _generation(call: ProviderCall) -> dict[str, Any]:
     return {name: value for name, value in generation.items() if value is not None}
 
 
-def _thinking(call: ProviderCall) -> dict[str, Any]:
+def _thinking(call: ProviderCall) -> dict[str, object]:
     effort, model = call.parameters.known.reasoning_effort or "", call.model_name.rpartition("/")[2]
     if model.startswith(_MODELS_WITH_BUDGETS):
         return {"thinkingConfig": {"thinkingBudget": _BUDGETS[effort]}} if effort in _BUDGETS else {}
@@ -159,20 +159,20 @@ def _thinking(call: ProviderCall) -> dict[str, Any]:
     return {"thinkingConfig": {"thinkingLevel": _LEVELS[effort]}}
 
 
-def _not_sent(parameters: Parameters, ours: dict[str, Any], sent: dict[str, Any]) -> Iterator[str]:
+def _not_sent(parameters: Parameters, ours: Mapping[str, object], sent: Mapping[str, object]) -> Iterator[str]:
     """Yields the parameters that have no equivalent, or another value in the route."""
     for name in parameters.fields:
-        field = _GENERATION_FIELDS.get(name)
+        field = _GENERATION_FIELDS.get(name, "")
         if name == "parallel_tool_calls" or (name == "response_format" and field not in ours):
             continue
         if field not in ours or sent[field] != ours[field]:
             yield name
 
 
-def _declaration(function: Function) -> dict[str, Any]:
+def _declaration(function: Function) -> dict[str, object]:
     if not _FUNCTION_NAME.fullmatch(function.name):
         raise CannotDo("For this model a function's name must begin with a letter or _.", "tools")
-    declaration: dict[str, Any] = {"name": function.name}
+    declaration: dict[str, object] = {"name": function.name}
     if function.description:
         declaration["description"] = function.description
     if function.has_parameters:

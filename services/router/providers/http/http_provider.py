@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 import msgspec
 
@@ -69,7 +69,7 @@ class HttpProvider(ABC):
         path, _, self._query = path.partition("?")
         self._base_path = path.rstrip("/")
         # Added to every request.
-        self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
+        self._extra: dict[str, object] = msgspec.json.decode(route.extra_json)
         self.needs_max_tokens = route.always_max_tokens
         self._timeouts = timeouts
         self._connections = AnswerConnections(self._origin, self._timeouts.connect_s, keep=socket is None)
@@ -96,7 +96,7 @@ class HttpProvider(ABC):
         """Returns where the call is posted."""
 
     def _refuses_stop(self, stop: str) -> bool:
-        """Tells if the provider would refuse a request for this stop: most do for an empty one."""
+        """Returns whether the provider would refuse a request for this stop: most do for an empty one."""
         return not stop
 
     @abstractmethod
@@ -214,7 +214,7 @@ def _failure_of(error: Interrupted) -> ProviderError:
 
 
 def _is_stream(connection: AnswerConnection, *, streams: bool) -> bool:
-    """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
+    """Returns whether the response is a stream, by its content type: some servers ignore the `stream` parameter."""
     media_type = _media_type(connection.response.header(b"content-type"))
     return media_type != "application/json" if streams else media_type == "text/event-stream"
 

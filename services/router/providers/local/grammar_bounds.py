@@ -54,7 +54,7 @@ def check_schema(schema_json: bytes) -> None:
         raise TooMuch(f"it allows more than {CHOICES_MOST} values or alternatives at one place")
 
 
-def _check_size(schema: Any) -> None:
+def _check_size(schema: object) -> None:
     elements, waiting = 0, [(schema, 1)]
     while waiting:
         node, depth = waiting.pop()

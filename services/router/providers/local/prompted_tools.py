@@ -20,7 +20,7 @@ from services.router.schema.messages import (
 )
 from services.router.schema.tools import Function, Mode, ToolCallFragment, Tools
 
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+_ANY_OBJECT: dict[str, object] = {"type": "object"}
 
 
 class _CallOrReply(msgspec.Struct):
@@ -108,9 +108,9 @@ def _message(role: str, content: str) -> Message:
     return Message(role=role, content=encode_string(content))
 
 
-def _schema(function: Function) -> dict[str, Any] | msgspec.Raw:
+def _schema(function: Function) -> dict[str, object] | msgspec.Raw:
     return function.parameters if function.has_parameters else _ANY_OBJECT
 
 
-def _object(**properties: dict[str, Any] | msgspec.Raw) -> dict[str, Any]:
+def _object(**properties: dict[str, object] | msgspec.Raw) -> dict[str, object]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

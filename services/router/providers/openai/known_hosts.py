@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 
@@ -20,7 +20,7 @@ class Host:
     # Whether it takes fields that ask it not to store a request.
     takes_no_store: bool = False
     # Those fields, and headers in their place or beside them.
-    no_store_fields: Mapping[str, Any] = field(default_factory=lambda: {"store": False})
+    no_store_fields: Mapping[str, object] = field(default_factory=lambda: {"store": False})
     no_store_headers: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -5,8 +5,8 @@ loop goes on; a short one never waits.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -25,7 +25,7 @@ async def convert(call: ProviderCall, conversion: Callable[[ProviderCall], _Conv
     return conversion(call)
 
 
-def write_list(elements: Iterable[Any]) -> Raw:
+def write_list(elements: Iterable[object]) -> Raw:
     return joined([msgspec.json.encode(element) for element in elements])
 
 
@@ -33,7 +33,7 @@ def joined(elements_json: list[bytes]) -> Raw:
     return Raw(b"[" + b",".join(elements_json) + b"]")
 
 
-def merged(ours: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+def merged(ours: Mapping[str, object], added: Mapping[str, object]) -> dict[str, object]:
     """Merges two objects recursively; `added` takes precedence."""
     both = dict(ours)
     for name, value in added.items():

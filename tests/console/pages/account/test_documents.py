@@ -85,7 +85,7 @@ def test_a_refusal_after_reading_is_the_last_line(console: ConsoleHarness, monke
     assert (page.status, "The document has no text." in page.text) == (400, True)
     told = console.send_file("/documents/upload", session, scan, "scan.pdf")
     assert lines(told.text)[-1] == {"message": "The document has no text."}
-    monkeypatch.setattr("services.router.grounding.attachments.PASSAGES_MOST", 0)
+    monkeypatch.setattr("services.router.grounding.documents.attachments.PASSAGES_MOST", 0)
     answer = console.send_file("/documents/upload", console.auth.sign_in(), b"Hello", "a.txt")
     assert lines(answer.text)[-1] == {"message": "The document has too much text: split it into several."}
 

@@ -8,8 +8,8 @@ import pytest
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import MIGRATIONS
-from services.router.grounding.attachments import Attachments
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.sealing import Sealer
 from tests.services.router.grounding.harness import KEY, RouterGroundingHarness, running_harness
 from tests.support.fakes import FakeClock

@@ -11,10 +11,10 @@ from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
 from services.router.chat.completion import Completions
 from services.router.grounding.assembly import MIGRATIONS
-from services.router.grounding.attachments import Attachments
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.library import Library
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.grounding import Grounding
-from services.router.grounding.library import Library
-from services.router.grounding.notes import Notes
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
@@ -52,12 +52,12 @@ class RouterGroundingHarness:
 
     async def note(self, text: str, account_id: str = ACCOUNT) -> None:
         await self.notes.add(account_id, text)
-        self.library.look_again(account_id)
+        self.library.invalidate(account_id)
 
     async def attach(self, name: str, pages: list[str], account_id: str = ACCOUNT) -> Attachment:
         document = Document(DocumentKind.PDF, 1, pages)
         attachment = await self.attachments.add(account_id, name, document, lambda done, total: None)
-        self.library.look_again(account_id)
+        self.library.invalidate(account_id)
         return attachment
 
     async def ask(self, *messages: dict[str, Any] | str, **fields: Any) -> Answer:

@@ -25,8 +25,8 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.chat.completion import Completions
 from services.router.grounding.assembly import Opened
-from services.router.grounding.library import Library
-from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.grounding.documents.library import Library
+from services.router.grounding.servicers.library import GroundingAdminServicer
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target
 from tests.support.certificates import Authority

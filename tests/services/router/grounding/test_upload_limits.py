@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.intake import BY_ACCOUNT_MOST, IN_ALL_MOST, UploadLimits
+from services.router.grounding.documents.intake import BY_ACCOUNT_MOST, IN_ALL_MOST, UploadLimits
 
 SPACE_BYTES = 1_000_000
 

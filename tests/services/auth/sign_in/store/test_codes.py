@@ -20,7 +20,7 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.core import codes
 from services.auth.core.peppers import Peppers
 from services.auth.core.store.tables import memberships, sessions, users
-from services.auth.people.servicer import users as servicers_users
+from services.auth.people.servicers import users as servicers_users
 from services.auth.service import AuthService
 from services.auth.sign_in.records import Client
 from services.auth.sign_in.store import codes as stored_codes

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from services.chassis.database.database import Database
 from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.attachments import INTERRUPTED_AFTER_S, PASSAGES_AT_ONCE, Attachments
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.attachments import INTERRUPTED_AFTER_S, PASSAGES_AT_ONCE, Attachments
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.store import attachments as stored
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE

@@ -12,10 +12,10 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
-from services.router.grounding.content_servicer import PASSAGES_AT_ONCE, ContentServicer
-from services.router.grounding.library import Library
+from services.router.grounding.documents.library import Library
 from services.router.grounding.records import Document, DocumentKind
 from services.router.grounding.sealing import Sealer
+from services.router.grounding.servicers.content import PASSAGES_AT_ONCE, ContentServicer
 from services.router.grounding.store.tables import attachments as stored_attachments
 from services.router.grounding.store.tables import metadata
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE

@@ -3,10 +3,10 @@
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.router.grounding.attachments import Attachments
+from services.router.grounding.documents.attachments import Attachments
 from services.router.grounding.sealing import Sealer
+from tests.services.router.grounding.documents.test_attachments import keep, words
 from tests.services.router.grounding.harness import KEY
-from tests.services.router.grounding.test_attachments import keep, words
 from tests.support.fakes import FakeClock
 
 

@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.notes import Notes
 
 
 async def test_note_that_was_moved_to_another_account_does_not_open_there(notes: Notes, database: Database) -> None:

@@ -14,7 +14,7 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.full_disks import is_of_full_disk
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding.attachments import Attachments
+from services.router.grounding.documents.attachments import Attachments
 from services.router.grounding.files.extraction import Extraction
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.files.turns import Turns

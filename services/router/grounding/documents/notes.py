@@ -12,10 +12,10 @@ from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.blocks import NOTES
+from services.router.grounding.documents.words import words_of
 from services.router.grounding.records import Note, to_micros
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.store import notes as stored
-from services.router.grounding.words import words_of
 from services.router.prompts import tokens
 
 NOTES_MOST: Final = 200

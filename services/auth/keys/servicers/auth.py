@@ -10,7 +10,7 @@ from services.auth.core.messages import from_allowance
 from services.auth.keys.rules.callers import Callers
 from services.auth.keys.rules.verifier import Verified, Verifier
 from services.auth.keys.rules.watch import Heartbeat, Ping, Watches
-from services.auth.keys.servicer.maintenance import to_maintenance
+from services.auth.keys.servicers.maintenance import to_maintenance
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 

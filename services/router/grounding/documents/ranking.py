@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Final
 
 from services.router.grounding.blocks import PASSAGES
+from services.router.grounding.documents.words import words_of
 from services.router.grounding.records import Passage
-from services.router.grounding.words import words_of
 
 PASSAGES_MOST: Final = 8
 

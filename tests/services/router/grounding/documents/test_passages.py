@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.router.grounding.passages import LONGEST_CHARACTERS, split_into_passages
+from services.router.grounding.documents.passages import LONGEST_CHARACTERS, split_into_passages
 
 
 def test_short_document_is_one_passage() -> None:

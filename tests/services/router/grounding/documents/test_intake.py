@@ -15,8 +15,8 @@ from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
-from services.router.grounding.attachments import Attachments
-from services.router.grounding.intake import BY_ACCOUNT_MOST, Intake, Progress
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.intake import BY_ACCOUNT_MOST, Intake, Progress
 from services.router.grounding.settings import GroundingSettings
 from tests.cli.grounding_harness import ACCOUNT, grounding_harness
 from tests.support.fakes import FakeClock

@@ -1,7 +1,7 @@
 """Passages in the order of their worth, as many as fit."""
 
 from services.router.grounding.blocks import PASSAGES
-from services.router.grounding.ranking import PASSAGES_MOST, rank_passages
+from services.router.grounding.documents.ranking import PASSAGES_MOST, rank_passages
 from services.router.grounding.records import Passage
 from services.router.prompts.tokens import count
 

@@ -3,8 +3,8 @@
 import asyncio
 
 from services.chassis.database.database import Database
-from services.router.grounding.library import BELIEVED_S, Library
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.library import BELIEVED_S, Library
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.records import Holding
 from services.router.grounding.sealing import Sealer
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
@@ -37,7 +37,7 @@ async def test_first_note_counts_at_once_here_and_soon_elsewhere(
     here, elsewhere = Library(database, sealer, clock), Library(database, sealer, clock)
     await asyncio.gather(here.holding_of("acct_1"), elsewhere.holding_of("acct_1"))
     await notes.add("acct_1", "I drink tea.")
-    here.look_again("acct_1")
+    here.invalidate("acct_1")
     assert (await here.holding_of("acct_1")).notes
     assert not (await elsewhere.holding_of("acct_1")).notes
     clock.advance(BELIEVED_S)

@@ -1,7 +1,7 @@
 """What users do for themselves: results that are shown once, and the first passkey of users who have nothing else."""
 
 from legato_protos.auth.v1 import users_pb2 as pb
-from services.auth.sign_in.servicer.own_user import LARGEST_RESULT_BYTES, RESULT_VALID_US
+from services.auth.sign_in.servicers.own_user import LARGEST_RESULT_BYTES, RESULT_VALID_US
 from services.chassis.errors import Reason
 from tests.services.auth.console import CLIENT, ORIGIN, Console
 from tests.services.auth.sign_in.authenticator import Authenticator

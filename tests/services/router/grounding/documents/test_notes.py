@@ -4,7 +4,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.blocks import NOTES
-from services.router.grounding.notes import LONGEST_NOTE, Notes
+from services.router.grounding.documents.notes import LONGEST_NOTE, Notes
 from services.router.prompts.tokens import count
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 from tests.support.fakes import FakeClock

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.attachments import Attachments
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.words import words_of
 from services.router.grounding.records import Attachment, Document, DocumentKind
-from services.router.grounding.words import words_of
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 
 MANUAL = [

@@ -17,8 +17,8 @@ from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
 
 if TYPE_CHECKING:
-    from services.router.grounding.attachments import Attachments
-    from services.router.grounding.notes import Notes
+    from services.router.grounding.documents.attachments import Attachments
+    from services.router.grounding.documents.notes import Notes
 
 # Composes the prompt of a chat that is not sent.
 Preview = Callable[[ChatOpen], Awaitable[pb.PreviewGroundingResponse]]
@@ -121,7 +121,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
 
     def _changed(self, event: str, account_id: str) -> None:
         if self._library is not None:
-            self._library.look_again(account_id)
+            self._library.invalidate(account_id)
         self._log.info(event, account_id=account_id)
 
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from services.chassis.database.database import Database
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding.attachments import Attachments
-from services.router.grounding.notes import Notes
+from services.router.grounding.documents.attachments import Attachments
+from services.router.grounding.documents.notes import Notes
 from services.router.grounding.records import Holding, to_micros
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.store.closed_accounts import close_account
@@ -45,9 +45,9 @@ class Library:
         many of each there were."""
         await self._database.write(close_account, account_id, to_micros(self._clock.now()))
         erased = await self._notes.remove(account_id), await self._attachments.remove_all(account_id)
-        self.look_again(account_id)
+        self.invalidate(account_id)
         return erased
 
-    def look_again(self, account_id: str) -> None:
-        """Invalidates an account after a change."""
+    def invalidate(self, account_id: str) -> None:
+        """Has an account read anew after a change."""
         self._known.pop(account_id, None)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.router.grounding.words import LOOKED_AT_MOST, WORDS_MOST, question_words, words_of
+from services.router.grounding.documents.words import LOOKED_AT_MOST, WORDS_MOST, question_words, words_of
 from tests.services.router.schema.reading import parsed
 
 

@@ -11,13 +11,13 @@ from services.chassis.database.database import Database
 from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding.passages import passages_of
-from services.router.grounding.ranking import rank_passages
+from services.router.grounding.documents.passages import passages_of
+from services.router.grounding.documents.ranking import rank_passages
+from services.router.grounding.documents.words import words_of
 from services.router.grounding.records import Attachment, Document, Passage, to_micros
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.store import attachments as stored
 from services.router.grounding.store.index import Connection, find_passages
-from services.router.grounding.words import words_of
 from services.router.prompts import tokens
 
 ATTACHMENTS_MOST: Final = 200
