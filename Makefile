@@ -15,7 +15,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/uv: requirements/uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { echo "Legato runs on Python 3.11 to 3.14, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Install one of those and say where it is: make PYTHON=/path/to/python3.13 run" >&2; exit 1; }
@@ -63,7 +63,7 @@ stubs: .venv/dev ## Generate stubs of the chat service in TypeScript and Go, in 
 
 .PHONY: go-example
 go-example: .venv/dev ## Compile the example in Go, and run it against the service (two minutes, on Debian)
-	@$(BIN)/pytest -q -m long tests/examples
+	@$(BIN)/pytest -q -m apart tests/examples
 
 .PHONY: baseline
 baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
@@ -114,7 +114,7 @@ unit-tests: .venv/dev
 	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
-test: .venv/dev ## Run lint and all tests, which start their own databases (README.md has how long)
+test: .venv/dev ## Run lint and all tests but the long ones; they start their own databases (README.md has how long)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # Compiles whatever the tests import, before four processes would each do it for themselves.
@@ -123,19 +123,40 @@ test: .venv/dev ## Run lint and all tests, which start their own databases (READ
 	@$(BIN)/pytest -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
 	@touch $@
 
-# $(call run_all,OPTIONS,OPTIONS_OF_SECOND_RUN): what fails runs once more, alone.
-run_all = $(BIN)/pytest -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal $(1) || { [ $$? -eq 1 ] && \
+# $(call run_tests,MARKERS,FOLDERS_AND_OPTIONS,OPTIONS_OF_SECOND_RUN): what fails runs once more, alone.
+run_tests = $(BIN)/pytest -q -m $(1) -n $(TEST_PROCESSES) --dist worksteal $(2) || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
-	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none $(1) $(2); }
+	  $(BIN)/pytest -q -m $(1) --last-failed --last-failed-no-failures none $(2) $(3); }
+run_long = $(call run_tests,"long and not apart",$(1))
 
 .PHONY: all-tests
 all-tests: .venv/compiled
 	@echo "Tests ..."
-	@$(call run_all)
+	@$(call run_tests,"not long")
+
+# What `make test` leaves out, in lanes that CI runs beside each other: each test that is long is in one of these folders.
+.PHONY: test-long
+test-long: test-browser test-campaigns test-deploy test-stores ## Run the tests that `make test` leaves out (half an hour)
+
+.PHONY: test-browser
+test-browser: .venv/compiled ## Judge each state of the console's pages in the look in which `make test` does not
+	@$(call run_long,tests/console)
+
+.PHONY: test-campaigns
+test-campaigns: .venv/compiled ## Run the short form of each campaign: faults, fuzz, overload, drain, revocation, chaos
+	@$(call run_long,tests/campaigns)
+
+.PHONY: test-deploy
+test-deploy: .venv/compiled ## Test the manifests, alerts, examples and measurements
+	@$(call run_long,tests/bench tests/deploy tests/examples)
+
+.PHONY: test-stores
+test-stores: .venv/compiled ## Test on PostgreSQL what hardly differs by the store, and seeded bugs, upgrades and the HTTP corpus
+	@$(call run_long,tests/e2e tests/services)
 
 .PHONY: coverage
-coverage: .venv/compiled ## Run all tests with coverage.py, and check that they run enough lines of the product (half an hour on Python 3.11)
-	@$(call run_all,--cov --cov-report= --cov-fail-under=0,--cov-append)
+coverage: .venv/compiled ## Run the tests of `make test` with coverage.py, and check that they run enough lines of the product (half an hour on Python 3.11)
+	@$(call run_tests,"not long",--cov --cov-report= --cov-fail-under=0,--cov-append)
 	@$(BIN)/coverage report --skip-covered
 
 .PHONY: properties
@@ -187,7 +208,7 @@ bench: .venv/dev ## Measure the service on this machine (fifteen minutes). Optio
 
 .PHONY: bench-guard
 bench-guard: .venv/dev ## Compare the cost of a chat with a bare relay's, on a machine that does nothing else (a minute)
-	@$(BIN)/pytest -q -m long tests/bench
+	@$(BIN)/pytest -q -m apart tests/bench
 
 .PHONY: bench-peers
 bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (half an hour)

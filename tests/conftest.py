@@ -68,6 +68,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.get_closest_marker("sqlite_suffices") and _is_on_postgresql(item):
+        item.add_marker("long")
     item.stash[LANE] = _lane_of(item)
     item.add_marker(item.stash[LANE])
 

@@ -14,7 +14,7 @@ from tests.support.upstreams.openai import Upstream
 
 @pytest.fixture(scope="package")
 def shared_service() -> Iterator[tuple[Service, Upstream]]:
-    with UpstreamThread() as upstream, Service(upstream, {**SETTINGS, **LISTENING}) as service:
+    with UpstreamThread() as upstream, Service(upstream, {**SETTINGS, **LISTENING}, is_forked=False) as service:
         yield service, upstream
 
 

@@ -32,6 +32,7 @@ def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, viola
     return Outcome(3.0, 3, 1.0, 2.0, Spent({}, 0.0), 3, 30, balance_nanos, held_nanos, list(violations))
 
 
+@pytest.mark.long
 def test_command_prints_the_sections_asked_for_and_writes_their_figures(tmp_path: Path) -> None:
     figures_file = tmp_path / "figures.json"
     command = [sys.executable, "-m", "bench", "--only", "journal", "--only", "disk-sync", "--json", str(figures_file)]
@@ -42,6 +43,7 @@ def test_command_prints_the_sections_asked_for_and_writes_their_figures(tmp_path
     assert all(row["case"] in done.stdout for row in rows)
 
 
+@pytest.mark.long
 def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(
     postgres_server: Postgres, progress: Progress
 ) -> None:
@@ -69,12 +71,14 @@ def test_overload_has_a_peak_and_a_key_that_asks_for_more_than_all_others(
     assert (greedy.figures["offered/s"] or 0) > (polite.figures["offered/s"] or 0) > 0
 
 
+@pytest.mark.long
 def test_every_way_to_leave_is_known_upstream(service: Service, upstream: Upstream, progress: Progress) -> None:
     rows = list(cancellation.measure_on(service, upstream, 0, progress))
     assert len(rows) == cancellation.STEPS
     assert all((row.figures["clients"] or 0) > 0 for row in rows)
 
 
+@pytest.mark.long
 def test_reader_that_stops_costs_what_is_promised(service: Service) -> None:
     endless = Endless(slow_readers.EVENTS_A_WRITE)
     with UpstreamThread(endless):
@@ -84,6 +88,7 @@ def test_reader_that_stops_costs_what_is_promised(service: Service) -> None:
     assert 0 < (row.figures["KB a reader"] or 0) <= slow_readers.PROMISED_KB
 
 
+@pytest.mark.long
 def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, progress: Progress) -> None:
     with big_prompt.paced_provider() as (provider, folder):
         send_to(service, provider)
@@ -93,6 +98,7 @@ def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, 
     assert "With prompts of 4 MB the p99 gap of other streams grows by" in big_prompt.verdict(rows)
 
 
+@pytest.mark.long
 def test_chats_over_grpc_are_measured_beside_the_same_over_http(
     service: Service, progress: Progress, tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ from bench.chats import AnswersWrong, Case, Outcome, encode_request, put_load, s
 from bench.report import Progress
 from bench.targets import direct
 
+pytestmark = pytest.mark.long
+
 WHOLE = Case("whole", in_flight=3)
 STREAMED = Case("streamed", in_flight=3, chunks=7)
 PACED = Case("paced", in_flight=3, chunks=7, pause_us=2_000)

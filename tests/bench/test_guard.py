@@ -27,6 +27,7 @@ MOST_OF_THE_RELAYS: Final = {MANY: 3.1, BURST: 3.3}
 
 
 @pytest.mark.long
+@pytest.mark.apart
 def test_cost_beside_a_bare_relay_stays_what_it_was(service: Service, progress: Progress, tmp_path: Path) -> None:
     with started_upstream(tmp_path) as upstream, started_relay(upstream, tmp_path, progress) as relay:
         send_to(service, upstream)

@@ -25,6 +25,7 @@ SOME = Size("some", accounts=7, keys=21, ledger_rows=100)
 CLOSED = Size("closed", accounts=4, keys=4, ledger_rows=100, months=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_filled_books_stand_the_audit_and_have_the_size_that_was_asked_for(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -50,6 +51,7 @@ def test_filled_books_stand_the_audit_and_have_the_size_that_was_asked_for(
     assert counts == {"accounts": 7, "api_keys": 21, "ledger": 100, "holds": 93, "usage_hours": 21}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_closed_months_stand_the_audit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url: str = "" if kind == "sqlite" else request.getfixturevalue("postgres_url")

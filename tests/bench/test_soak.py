@@ -31,6 +31,7 @@ def soak_of(
     )
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_chats_of_all_kinds_half_of_whose_clients_leave(
     service: Service, progress: Progress, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.deploy.promtool import judge, rule_of, world
 
+pytestmark = pytest.mark.long
+
 
 def agrees(
     folder: Path, figures: dict[str, str], alert: str, at: str, summary: str, labels: dict[str, str] | None = None

@@ -8,6 +8,8 @@ import pytest
 
 from tests.deploy.promtool import judge, rules, world
 
+pytestmark = pytest.mark.long
+
 # Minutes: longer than alerts wait that wait for hours.
 LENGTH = 110
 AT = "100m"

@@ -19,6 +19,8 @@ from tests.support.servers.debian import find_program
 from tests.support.servers.ports import free_port
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 BALANCER = (ROOT / "deploy" / "compose" / "balancer.cfg").read_text()
 COMPOSE = (ROOT / "docker-compose.yml").read_text()

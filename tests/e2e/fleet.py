@@ -3,9 +3,6 @@
 import os
 import secrets
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +11,10 @@ from pathlib import Path
 from cli.commands.account.accounts import create_account
 from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service, running_services
-from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 from cli.supervision.health import is_listening
 from legato_protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from legato_protos.metering.v1.metering_pb2 import AuditRequest
-from tests.support.servers.child import start_child
+from tests.support.forked.forked_process import ForkedProcess
 from tests.support.servers.ports import free_port
 from tests.support.service import ROUTES, make_data_folder
 from tests.support.upstreams.openai import Upstream
@@ -54,7 +50,6 @@ class Fleet:
         # Settings of the person who runs the tests are not for this service.
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
         self._environ = {
-            **GRPC_WITHOUT_EVENT_ENGINE,
             **own,
             "LEGATO_DATA": str(self._folder),
             "LEGATO_ROUTES": str(routes),
@@ -65,7 +60,7 @@ class Fleet:
             **settings,
         }
         self.edges = [Edge(name, ("127.0.0.1", free_port())) for name in EDGES]
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, ForkedProcess] = {}
 
     def __enter__(self) -> "Fleet":
         for name in ("auth", "router", *self._meterings, *EDGES):
@@ -117,10 +112,7 @@ class Fleet:
                     "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{self._socket(name)}",
                 }
         module = "edge" if service == "edge" else f"services.{service}"
-        command = [sys.executable, "-m", module]
-        log = self._folder / f"{name}.log"
-        environ = self._environ | own
-        self._processes[name] = start_child(command, log, last_signal=signal.SIGKILL, environ=environ)
+        self._processes[name] = ForkedProcess.start_module(module, self._environ | own, self._folder / f"{name}.log")
 
     def _wait_until_serving(self) -> None:
         def is_serving() -> bool:

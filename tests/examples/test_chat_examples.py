@@ -51,6 +51,7 @@ def node_example() -> Path:
     return npm_ci(EXAMPLES / "node", "node-example") / "chat.js"
 
 
+@pytest.mark.long
 def test_python_and_node_examples_tell_the_same_and_are_charged_alike(
     example_service: ExampleService, refused_keys: dict[str, str], node_example: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_python_and_node_examples_tell_the_same_and_are_charged_alike(
 
 
 @pytest.mark.long
+@pytest.mark.apart
 def test_go_example_tells_the_same_and_is_charged_alike(
     example_service: ExampleService, refused_keys: dict[str, str], tmp_path: Path
 ) -> None:

@@ -18,6 +18,8 @@ from tests.examples.conftest import ExampleService
 from tests.support.stubs_package import ROOT, build_wheel, install_wheel
 from tests.support.waiting import WAIT_TIMEOUT_S
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs" / "internal-callers.md").read_text()
 FIRST_PROGRAM, PROGRAM_FOR_AN_ACCOUNT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 # What the upstream usually says that it used, at the price of class mezzo.

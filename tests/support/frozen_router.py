@@ -88,7 +88,7 @@ def freeze_router(service: Service, upstream: Upstream, *, streams: int, frozen_
 
 def freeze_router_of_two(*, streams: int, frozen_s: float) -> FrozenRouter:
     """Does it with a service of its own."""
-    with UpstreamThread() as upstream, Service(upstream, workers=2, routers=2) as service:
+    with UpstreamThread() as upstream, Service(upstream, workers=2, routers=2, is_forked=False) as service:
         return freeze_router(service, upstream, streams=streams, frozen_s=frozen_s)
 
 

@@ -1,4 +1,4 @@
-"""`legato up`, really running, as a person would start it."""
+"""`legato up`, really running, with output that a test reads as a person would."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from cli.main import legato
+from tests.support.forked.forked_process import ForkedProcess
 from tests.support.service import LEGATO
 
 # Leads nowhere: what is tested here asks no model.
@@ -36,30 +37,45 @@ ONE_OF_EACH = ("--workers", "1", "--routers", "1", "--metering", "1")
 class Up:
     """Started by the constructor; `ready()` waits for the line that says so."""
 
-    def __init__(self, data: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *arguments: str, environ: Mapping[str, str] | None = None, is_forked: bool = False
+    ) -> None:
+        """Starts it as a person does, unless it `is_forked`, which takes half of the processor time."""
         self.data = data
         routes = data.with_name(f"{data.name}-routes.toml")
         routes.write_text(ROUTES)
         # It takes time to start, and few need it.
         without = () if "--console-port" in arguments else ("--no-console",)
-        self.process = subprocess.Popen(
-            [
-                *(LEGATO, "up", *without, "--port", "0", "--data", str(data)),
-                *("--routes", str(routes), *ONE_OF_EACH, *arguments),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environ or {})},
-        )
+        command = [
+            "up",
+            *without,
+            "--port",
+            "0",
+            "--data",
+            str(data),
+            "--routes",
+            str(routes),
+            *ONE_OF_EACH,
+            *arguments,
+        ]
+        variables = {**os.environ, **(environ or {})}
+        (output, stdout), (errors, stderr) = os.pipe(), os.pipe()
+        if is_forked:
+            self.process: subprocess.Popen[bytes] | ForkedProcess = ForkedProcess.start_legato(
+                command, variables, stdout=stdout, stderr=stderr
+            )
+        else:
+            self.process = subprocess.Popen([LEGATO, *command], stdout=stdout, stderr=stderr, env=variables)
+        os.close(stdout)
+        os.close(stderr)
+        self.stdout, self._errors = os.fdopen(output), os.fdopen(errors)
         self.stderr: list[str] = []
         self._address = ""
         self._reader = threading.Thread(target=self._read_stderr, daemon=True)
         self._reader.start()
 
     def _read_stderr(self) -> None:
-        assert self.process.stderr is not None
-        self.stderr.extend(iter(self.process.stderr.readline, ""))
+        self.stderr.extend(iter(self._errors.readline, ""))
 
     def ready(self) -> str:
         """The base address."""
@@ -69,8 +85,7 @@ class Up:
         return self._address
 
     def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().rstrip("\n")
+        return self.stdout.readline().rstrip("\n")
 
     def ended(self) -> tuple[int, str]:
         """The exit code, and all that was said on stderr."""
@@ -84,12 +99,10 @@ class Up:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
+        self.process.wait(timeout=60)
         self._reader.join(timeout=60)
-        self.process.stdout.close()
-        self.process.stderr.close()
+        self.stdout.close()
+        self._errors.close()
 
     def legato(self, *arguments: str) -> Result:
         """One command, in this process: a new one would spend its time on imports."""

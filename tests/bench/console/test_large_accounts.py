@@ -8,6 +8,8 @@ from bench.console.large_accounts import MIGRATIONS, fill, measure
 from services.chassis.database.database import Database
 from services.metering.audit.auditor import audit
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:

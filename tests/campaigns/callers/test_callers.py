@@ -4,6 +4,8 @@ import logging
 import random
 from pathlib import Path
 
+import pytest
+
 from services.metering.credit.prices import read_prices
 from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
@@ -19,6 +21,7 @@ PROMPT_TOKENS = 60
 USAGE = Tokens(PROVIDER_PROMPT_TOKENS, WORDS + PROVIDER_HIDDEN_TOKENS)
 
 
+@pytest.mark.long
 async def test_callers_that_are_gone_at_random_moments_pay_for_what_they_received() -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -14,6 +14,7 @@ DONE = "data: [DONE]\n\n"
 ERROR = 'data: {"error":{"code":"upstream_error"}}\n\n'
 
 
+@pytest.mark.long
 def test_no_client_sees_an_error_that_the_second_model_could_have_prevented() -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

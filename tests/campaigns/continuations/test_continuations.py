@@ -4,6 +4,8 @@ import logging
 import random
 from collections.abc import Callable
 
+import pytest
+
 from services.metering.credit.prices import Usage, read_prices
 from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
@@ -17,6 +19,7 @@ TEXTS = ["Once", " upon", " a", " time"]
 PROMPT_TOKENS = 60
 
 
+@pytest.mark.long
 async def test_answers_that_are_cut_at_random_places_go_on_without_a_seam_and_are_charged_once() -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

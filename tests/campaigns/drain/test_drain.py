@@ -15,6 +15,7 @@ from tests.campaigns.faults.harnesses.zygote import Forks
 DONE = "data: [DONE]\n\n"
 
 
+@pytest.mark.long
 async def test_no_client_notices_that_processes_are_restarted(postgres_url: str, valkey_url: str) -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The short form of `make faults`: a sixth of the points, other ones each time, and some of the seeded mistakes."""
+"""The short form of `make faults`: some of the points, other ones each time, and some of the seeded mistakes."""
 
 import logging
 import random
@@ -18,7 +18,8 @@ from tests.support.servers.postgres import Postgres
 
 # Those that show at once.
 TRIED = ("settle before journal", "one journal copy")
-POINTS_PER_DRAWN = 6
+# One point of so many is drawn.
+IN_THE_SUITE, IN_CAMPAIGNS = 16, 4
 ALWAYS = ("metering.settle.written, credit is owed",)
 
 
@@ -30,8 +31,11 @@ async def forks() -> AsyncIterator[Forks]:
         yield forks
 
 
-async def test_whatever_is_killed_no_request_is_lost_doubled_or_stuck(forks: Forks, postgres_server: Postgres) -> None:
-    drawn = set(random.sample(range(len(POINTS)), len(POINTS) // POINTS_PER_DRAWN))
+@pytest.mark.parametrize("points_per_drawn", [IN_THE_SUITE, pytest.param(IN_CAMPAIGNS, marks=pytest.mark.long)])
+async def test_whatever_is_killed_no_request_is_lost_doubled_or_stuck(
+    forks: Forks, postgres_server: Postgres, points_per_drawn: int
+) -> None:
+    drawn = set(random.sample(range(len(POINTS)), len(POINTS) // points_per_drawn))
     points = [point for number, point in enumerate(POINTS) if number in drawn or point.name in ALWAYS]
     plan = campaign.forked(forks, points, 1, random.Random(), postgres_server.create_database)
     # Each is four to six processes, and other tests run beside them.
@@ -44,6 +48,7 @@ async def test_whatever_is_killed_no_request_is_lost_doubled_or_stuck(forks: For
     assert [tally.point for tally in tallies if not tally.is_good] == []
 
 
+@pytest.mark.long
 async def test_seeded_mistakes_are_seen(forks: Forks) -> None:
     for trial in TRIALS:
         if trial.bug in TRIED:
@@ -60,6 +65,7 @@ def test_every_seeded_mistake_fits_the_code() -> None:
                 pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", SCENARIOS)
 async def test_mistake_that_needs_a_late_message_is_seen(bug: str) -> None:
     result = await try_directed(bug)

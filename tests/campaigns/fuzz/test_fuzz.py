@@ -15,10 +15,12 @@ SECONDS = 4.0
 LARGEST_BYTES = 128 * 1024
 
 
+@pytest.mark.long
 async def test_no_answer_of_a_provider_hurts_anybody_else() -> None:
     assert await fuzz_provider_side(SECONDS, SEED, LARGEST_BYTES) == []
 
 
+@pytest.mark.long
 async def test_no_document_hurts_anybody_else() -> None:
     assert await fuzz_documents(SECONDS, SEED) == []
 

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from tests.campaigns.fuzz.public_port import fuzz_public_port
 from tests.campaigns.fuzz.requests import RequestMaker
 
@@ -11,6 +13,7 @@ SECONDS = 3.0
 LARGEST_BYTES = 128 * 1024
 
 
+@pytest.mark.long
 async def test_no_request_hurts_anybody_else() -> None:
     assert await fuzz_public_port(SECONDS, SEED, LARGEST_BYTES) == []
 

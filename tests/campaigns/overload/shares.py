@@ -198,7 +198,7 @@ class Campaign:
 @asynccontextmanager
 async def running_campaign(settings: Mapping[str, str] | None = None) -> AsyncIterator[Campaign]:
     async with PonderingProvider() as provider:
-        service = Service(provider, {**SETTINGS, **(settings or {})})
+        service = Service(provider, {**SETTINGS, **(settings or {})}, is_forked=False)
         await asyncio.to_thread(service.__enter__)
         try:
             connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)

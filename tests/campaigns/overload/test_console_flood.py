@@ -4,6 +4,8 @@ provider from its events."""
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from services.chassis.telemetry.log import Log
 from tests.campaigns.overload.console_flood import (
     CONNECTIONS,
@@ -19,10 +21,12 @@ BEFORE_FILE = b'--b\r\nContent-Disposition: form-data; name="document"; filename
 AFTER_FILE = b"\r\n--b--\r\n"
 
 
+@pytest.mark.long
 async def test_no_flood_keeps_visitors_from_pages_and_events_from_being_booked(socket_folder: Path, log: Log) -> None:
     assert await run_console_floods(socket_folder, log, print) == []
 
 
+@pytest.mark.long
 async def test_slow_browsers_and_uploads_are_served_among_idle_connections(socket_folder: Path, log: Log) -> None:
     allow_connections(2 * CONNECTIONS)
     async with running_console(socket_folder, log) as console, clients(console, CONNECTIONS, b"", "127.0.0.2"):

@@ -157,6 +157,7 @@ async def test_provider_that_refuses_everybody_is_left_alone_until_it_accepts_a_
         assert await ask_many(router, upstream, [USUAL] * 100) == Tally(served=100)
 
 
+@pytest.mark.long
 async def test_documents_of_one_account_take_neither_the_routers_memory_nor_the_others_turns(
     socket_folder: Path,
 ) -> None:

@@ -3,6 +3,8 @@
 import logging
 import random
 
+import pytest
+
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.revocation import campaign
 from tests.campaigns.revocation.client import Answer
@@ -12,6 +14,7 @@ from tests.campaigns.revocation.tally import Findings, Refusal, refusal_of
 REVOCATIONS = 10
 
 
+@pytest.mark.long
 async def test_no_edge_accepts_a_key_after_its_revocation_returned(postgres_url: str) -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -4,6 +4,7 @@ Tests of accessibility, aria snapshots and screenshots go through this list: a p
 """
 
 from typing import Final
+from zlib import crc32
 
 from playwright.sync_api import Page
 
@@ -35,7 +36,7 @@ from tests.console.browser.actions import (
     try_a_wrong_code,
     try_a_wrong_password,
 )
-from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible, take_look
+from tests.console.browser.axe import LOOKS, NIGHT, Look, assert_accessible, take_look
 from tests.console.browser.conftest import session_cookie
 from tests.console.browser.french import in_french
 from tests.console.browser.prepared_services import (
@@ -305,13 +306,22 @@ def open_state(page: Page, console: ConsoleHarness, name: str, language: str = E
     page.wait_for_load_state("load")
 
 
-def assert_accessible_in_both_languages(page: Page, console: ConsoleHarness, name: str) -> None:
-    """Has axe judge a state, which is open in English, in each language in one look."""
-    assert_accessible(page, (DAYLIGHT,))
-    take_look(page, NIGHT)
-    _show_in_french(page, console, name)
-    assert page.evaluate("document.documentElement.lang") == "fr-CA"
-    assert_accessible(page, (NIGHT,))
+def look_of(name: str) -> Look:
+    """Returns the look that `make test` judges a state in, the same each time: half of the states have each."""
+    return LOOKS[crc32(name.encode()) % len(LOOKS)]
+
+
+def other_look_of(name: str) -> Look:
+    return LOOKS[(crc32(name.encode()) + 1) % len(LOOKS)]
+
+
+def assert_accessible_in_one_look(page: Page, console: ConsoleHarness, name: str, look: Look) -> None:
+    """Has axe judge a state, which is open in English in daylight, in one look: in French at night."""
+    if look is NIGHT:
+        take_look(page, NIGHT)
+        _show_in_french(page, console, name)
+        assert page.evaluate("document.documentElement.lang") == "fr-CA"
+    assert_accessible(page, (look,))
 
 
 def _show_in_french(page: Page, console: ConsoleHarness, name: str) -> None:

@@ -8,7 +8,14 @@ from playwright.sync_api import Page
 from console.routes import PAGES
 from tests.console.browser.aria import SNAPSHOTS, aria_of
 from tests.console.browser.axe import DAYLIGHT, take_look
-from tests.console.browser.pages import NAMES, PATHS, assert_accessible_in_both_languages, open_state
+from tests.console.browser.pages import (
+    NAMES,
+    PATHS,
+    assert_accessible_in_one_look,
+    look_of,
+    open_state,
+    other_look_of,
+)
 from tests.console.harness import ConsoleHarness
 
 
@@ -21,9 +28,17 @@ def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str)
     told, kept = aria_of(visited), SNAPSHOTS / f"{name}.txt"
     if os.environ.get("WRITE_ARIA_SNAPSHOTS"):
         kept.write_text(told)
-    assert_accessible_in_both_languages(visited, console, name)
+    assert_accessible_in_one_look(visited, console, name, look_of(name))
     assert visited.evaluate("window.refusedByPolicy") == []
     assert told == kept.read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_accessible_in_the_other_look_too(console: ConsoleHarness, visited: Page, name: str) -> None:
+    take_look(visited, DAYLIGHT)
+    open_state(visited, console, name)
+    assert_accessible_in_one_look(visited, console, name, other_look_of(name))
 
 
 def test_every_page_is_in_the_list() -> None:

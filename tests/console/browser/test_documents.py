@@ -162,7 +162,7 @@ def test_a_note_and_a_document_are_what_the_preview_of_a_real_service_shows(
 ) -> None:
     environ = {"LEGATO_MEMORY": "true", "LEGATO_ATTACHMENTS": "true"}
     data = socket_folder / "data"
-    up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ)
+    up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ, is_forked=True)
     try:
         assert "ready" in json.loads(up.line())
         page = browser.new_page(reduced_motion="reduce")

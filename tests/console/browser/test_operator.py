@@ -10,8 +10,10 @@ from tests.console.browser.french import in_french
 from tests.console.browser.pages import (
     OPERATOR_ACCOUNT,
     OPERATOR_NAMES,
-    assert_accessible_in_both_languages,
+    assert_accessible_in_one_look,
+    look_of,
     open_state,
+    other_look_of,
 )
 from tests.console.harness import ConsoleHarness
 from tests.console.processes import METRICS
@@ -21,8 +23,16 @@ from tests.console.processes import METRICS
 def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
     take_look(visited, DAYLIGHT)
     open_state(visited, console, name)
-    assert_accessible_in_both_languages(visited, console, name)
+    assert_accessible_in_one_look(visited, console, name, look_of(name))
     assert visited.evaluate("window.refusedByPolicy") == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OPERATOR_NAMES)
+def test_a_page_is_accessible_in_the_other_look_too(console: ConsoleHarness, visited: Page, name: str) -> None:
+    take_look(visited, DAYLIGHT)
+    open_state(visited, console, name)
+    assert_accessible_in_one_look(visited, console, name, other_look_of(name))
 
 
 def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:

@@ -39,6 +39,8 @@ from tests.deploy.kubernetes.policies import (
 from tests.deploy.kubernetes.references import secrets_of
 from tests.deploy.promtool import judge, world
 
+pytestmark = pytest.mark.long
+
 SCALED = ("edge", "metering", "router")
 UNITS_S = {"s": 1, "m": 60, "h": 3600}
 

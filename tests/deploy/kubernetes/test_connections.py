@@ -11,6 +11,8 @@ from tests.deploy.kubernetes.network import Pod, is_allowed, pods
 from tests.deploy.kubernetes.policies import containers, workloads
 from tests.deploy.kubernetes.references import container_ports, service_ports
 
+pytestmark = pytest.mark.long
+
 IN_THE_STORES_NETWORK = IPv4Address("10.0.3.4")
 
 

@@ -31,6 +31,8 @@ from tests.deploy.kubernetes.policies import (
     workloads,
 )
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 OVERLAYS = {path.name: path for path in sorted((KUBERNETES / "overlays").iterdir())}
 SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {

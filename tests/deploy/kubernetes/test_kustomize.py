@@ -5,6 +5,8 @@ import pytest
 from tests.deploy.kubernetes.kustomize import ONE_NODE, PRODUCTION, build, render_with_all
 from tests.deploy.kubernetes.policies import name_of, pod_of
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("overlay", [ONE_NODE, PRODUCTION], ids=lambda overlay: overlay.name)
 def test_routes_and_prices_that_change_restart_nothing(overlay: Path) -> None:

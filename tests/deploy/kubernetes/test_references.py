@@ -7,6 +7,8 @@ from tests.deploy.kubernetes.kustomize import ONE_NODE, PRODUCTION, Resource, re
 from tests.deploy.kubernetes.policies import name_of, pod_of
 from tests.deploy.kubernetes.references import broken_references
 
+pytestmark = pytest.mark.long
+
 
 def change(resources: list[Resource], name: str, change_it: Callable[[Resource], object]) -> None:
     [resource] = [resource for resource in resources if name_of(resource) == name]

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from tests.deploy.kubernetes.kustomize import ONE_NODE, PRODUCTION, ROOT, Resource, render, render_with_all
 from tests.deploy.kubernetes.schemas import VERSIONS, is_custom, mistakes, mistakes_of_custom_resources
+
+pytestmark = pytest.mark.long
 
 
 def different_resources() -> list[Resource]:

@@ -8,6 +8,8 @@ from cli.commands.service.migrate import FOLDERS
 from tests.deploy.kubernetes.kustomize import Resource, render
 from tests.deploy.kubernetes.policies import containers, environment, name_of, workloads
 
+pytestmark = pytest.mark.long
+
 OVERLAYS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "overlays"
 # Of 0.2.0; a Service cannot get or lose its address.
 WITH_ADDRESS = {"edge", "console", "operator-console"}

@@ -9,6 +9,8 @@ import pytest
 
 from deploy.release.sbom import describe, find_unlocked, read_packages
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 LISTED = """\
 deb libc6 2.36-9+deb12u13 arm64

@@ -74,6 +74,7 @@ async def send_body_without_key(service: Service) -> bytes:
     return line
 
 
+@pytest.mark.long
 async def test_flood_of_bodies_without_a_key_takes_no_room(flooded: Service, client: openai.AsyncOpenAI) -> None:
     before_bytes = resident_bytes(flooded)
     async with asyncio.timeout(WAIT_TIMEOUT_S):
@@ -87,6 +88,7 @@ async def test_flood_of_bodies_without_a_key_takes_no_room(flooded: Service, cli
     assert resident_bytes(flooded, peak=True) - before_bytes < BOUND_BYTES
 
 
+@pytest.mark.long
 async def test_sockets_that_say_nothing_take_little_room_and_are_closed(
     flooded: Service, client: openai.AsyncOpenAI
 ) -> None:
@@ -105,6 +107,7 @@ async def test_sockets_that_say_nothing_take_little_room_and_are_closed(
         await chat(client)
 
 
+@pytest.mark.long
 def test_big_prompts_that_are_refused_take_no_room_when_they_are_over(flooded: Service) -> None:
     """Neither where they were read nor where they were counted. What goes round in a circle with the error would stay
     until the collector of garbage comes, more than a hundred prompts later."""

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from edge.api.app import EdgeApp
 from tests.campaigns.openapi.campaign import run_schemathesis
 from tests.e2e.raw_http import ask
@@ -32,6 +34,7 @@ def test_a_page_without_anything_from_elsewhere_lets_one_try_the_api(service: Se
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
+@pytest.mark.long
 def test_the_service_answers_as_the_document_says(tmp_path: Path) -> None:
     outcome = run_schemathesis(examples=1, seed=1, folder=tmp_path)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr

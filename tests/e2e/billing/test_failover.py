@@ -58,6 +58,7 @@ def test_no_chat_fails_while_the_database_is_replaced(patient: Failover, upstrea
     assert len(chats.sent) > 10 * PER_S * 0.8
 
 
+@pytest.mark.long
 def test_long_outage_ends_in_clear_errors_and_its_end_in_full_service(impatient: Failover, upstream: Upstream) -> None:
     with impatient.chats() as chats:
         back_at_s = impatient.replace_database(away_s=6)
@@ -75,6 +76,7 @@ def test_no_chat_fails_while_a_service_is_restarted(patient: Failover, upstream:
     assert summary(chats.failed) == []
 
 
+@pytest.mark.long
 def test_flood_during_an_outage_stays_within_its_bounds(impatient: Failover, upstream: Upstream) -> None:
     service = impatient.service
     resident_bytes = partial(value_of, service, "edge", "process_resident_memory_bytes")

@@ -14,6 +14,8 @@ from tests.support.outside.searx import SearxThread, page
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
 
+pytestmark = pytest.mark.sqlite_suffices
+
 # A class costs 100 nanos a token of prompt, and 210 a token of output; the second provider charges more than that.
 ROUTES = """
 [providers.acme]

@@ -51,7 +51,7 @@ def test_end_of_a_request_that_fails_after_signs_of_life(impatient: Service, ups
 
 
 # A large prompt takes a way of its own to the router.
-@pytest.mark.parametrize("prompt_bytes", [10, 400_000])
+@pytest.mark.parametrize("prompt_bytes", [10, pytest.param(400_000, marks=pytest.mark.long)])
 def test_reader_that_stops_holds_up_its_own_model_alone_and_is_cut_off(
     impatient: Service, upstream: Upstream, prompt_bytes: int
 ) -> None:

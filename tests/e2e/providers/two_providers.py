@@ -208,6 +208,6 @@ def two_providers(folder: Path) -> Iterator[TwoProviders]:
         UpstreamThread(first),
         UpstreamThread(second),
         UpstreamThread(not_trusted),
-        Service(first, clock.environ) as service,
+        Service(first, clock.environ, is_forked=False) as service,
     ):
         yield TwoProviders(service, clock, first, second, not_trusted)

@@ -9,8 +9,9 @@ from tests.support.upstreams.openai import Upstream
 
 @pytest.fixture(scope="package")
 def several(shared_upstream: Upstream) -> Iterator[Service]:
-    """Two edges and two routers, which tests may kill as long as they are back at the end."""
-    with Service(shared_upstream, workers=2, routers=2) as service:
+    """Two edges and two routers, which tests may kill as long as they are back at the end. They are no forks:
+    those begin at once, and an edge that finds no router yet waits before it tries again."""
+    with Service(shared_upstream, workers=2, routers=2, is_forked=False) as service:
         yield service
 
 

@@ -5,8 +5,6 @@ import os
 import pkgutil
 import secrets
 import shutil
-import signal
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +19,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 import legato_protos
 from cli.connection import ServiceStubs, call_service, running_services
-from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 from legato_protos.auth.v1 import users_pb2
 from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.access_tokens import METADATA_KEY, AccessTokenSigner
 from services.chassis.rpc.certificates import Pem
 from services.chassis.rpc.channel import open_sync_channel
 from tests.support.certificates import Authority
-from tests.support.servers.child import start_child
+from tests.support.forked.forked_process import ForkedProcess
 from tests.support.servers.ports import free_port
 from tests.support.service import NEVER_SATURATED, ROUTES, make_data_folder
 from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
@@ -99,7 +96,6 @@ class Deployment:
         routes.write_text(ROUTES.format(base_url=base_url))
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
         self._environ = {
-            **GRPC_WITHOUT_EVENT_ENGINE,
             **own,
             **NEVER_SATURATED,
             "LEGATO_DATA": str(self.folder),
@@ -127,8 +123,7 @@ class Deployment:
 
     def _run(self, identity: str, module: str, environ: dict[str, str]) -> Any:
         environ = self._environ | self._tls(identity) | environ
-        command = [sys.executable, "-m", module]
-        return start_child(command, self.folder / f"{identity}.log", last_signal=signal.SIGKILL, environ=environ)
+        return ForkedProcess.start_module(module, environ, self.folder / f"{identity}.log")
 
     def wait(self) -> None:
         """Waits until every process takes calls."""

@@ -121,7 +121,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
-    up = Up(make_data_folder(folder / "data"), "--welcome", "--console-port", "0", "--json")
+    up = Up(make_data_folder(folder / "data"), "--welcome", "--console-port", "0", "--json", is_forked=True)
     api = json.loads(up.line())["ready"]
     origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")
     yield Running(up, origin, code, api)

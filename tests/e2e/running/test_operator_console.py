@@ -13,7 +13,7 @@ PAGES = ["/operator", "/operator/accounts", "/operator/users", "/operator/keys",
 
 
 def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path) -> None:
-    up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json")
+    up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json", is_forked=True)
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")

@@ -245,7 +245,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
         "LEGATO_NOTICE_INTERVAL_S": "3600",
     }
     arguments = ("--welcome", "--console-port", "0", "--json")
-    up = Up(make_data_folder(folder / "data"), *arguments, environ=environ)
+    up = Up(make_data_folder(folder / "data"), *arguments, environ=environ, is_forked=True)
     try:
         assert "ready" in json.loads(up.line()), up.stderr
         origin = json.loads(up.line())["console"].partition("/sign-in#")[0]

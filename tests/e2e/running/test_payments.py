@@ -45,7 +45,8 @@ def test_a_payment_becomes_credit_once_though_payments_are_killed_at_the_worst_m
         "LEGATO_STRIPE_API_URL": stripe.url,
         "LEGATO_FAILPOINTS": str(failpoints),
     }
-    up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json", environ=environ)
+    data = make_data_folder(socket_folder / "data")
+    up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ, is_forked=True)
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")

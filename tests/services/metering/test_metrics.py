@@ -11,6 +11,8 @@ from services.metering.credit.prices import Prices
 from services.metering.metrics import show_ledger
 from tests.services.metering.samples import ask, ask_each, grant, reserve, settle
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def database_kind() -> str:

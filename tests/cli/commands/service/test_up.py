@@ -89,8 +89,7 @@ def test_processes_that_are_killed_come_back_and_after_up_itself_the_next_start_
 
 
 def test_it_goes_on_though_its_output_is_not_read_until_its_terminal_is_closed(up: Up, data: Path) -> None:
-    assert up.process.stdout is not None
-    up.process.stdout.close()
+    up.stdout.close()
     wait_until(lambda: up.legato("status").exit_code == 0 and "".join(up.stderr).count(" is ready ") == len(NAMES))
     assert up.json("accounts", "create", "Ada")["name"] == "Ada"
     # One that is slow to answer for a moment is not serving in that moment.

@@ -14,6 +14,8 @@ from tests.services.auth.client import DAY_S, AuthClient, refusal_of
 from tests.services.auth.conftest import FakeSleep
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 async def test_new_account_prefers_forte_and_has_no_rate_of_its_own(client: AuthClient, clock: FakeClock) -> None:
     account = await client.create_account("  Acme  ")

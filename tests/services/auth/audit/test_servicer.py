@@ -1,5 +1,6 @@
 from typing import Any
 
+import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.auth.v1 import auth_pb2, notices_pb2
@@ -12,6 +13,8 @@ from services.chassis.errors import Reason
 from tests.services.auth.console import CLIENT, MEMBER, VIEWER, Console
 from tests.services.auth.keys.rules.test_keys import create_key
 from tests.support.fakes import FakeClock
+
+pytestmark = pytest.mark.sqlite_suffices
 
 
 async def test_the_audit_log_tells_what_was_done_and_by_whom(console: Console) -> None:

@@ -14,6 +14,8 @@ from services.chassis.database.database import Database
 from tests.services.auth.console import Console
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 PEPPER = b"a pepper for tests, 32 bytes long"
 # What release 0.2 computed for this event after a code of 32 times 1.
 OLD_EVENT = AuditEvent(

@@ -1,6 +1,7 @@
 # ruff: noqa: F811
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from legato_protos.auth.v1 import notices_pb2 as pb
@@ -16,6 +17,8 @@ from tests.services.auth.notices.receiver import Receiver
 from tests.services.auth.notices.rules.test_delivery import Owner, low_balance, owner, taken_by  # noqa: F401
 from tests.support.fakes import FakeClock
 from tests.support.outside.mail_box import MailBox
+
+pytestmark = pytest.mark.sqlite_suffices
 
 
 async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encrypted(

@@ -15,6 +15,8 @@ from services.metering.credit.store.prices import adopt_prices, open_prices, rea
 from tests.services.metering.credit.test_prices import WHOLE
 from tests.services.metering.samples import LIFE_S, ask, grant, reserve, settle
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -26,6 +26,8 @@ from services.metering.reports.store.key_totals import KeyTotals
 from tests.services.metering.reports.test_models import sum_up
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 
+pytestmark = pytest.mark.sqlite_suffices
+
 KEYS = ("key_a", "key_b", "key_c")
 NOTHING = percentiles_of({})
 

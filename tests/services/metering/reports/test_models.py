@@ -39,6 +39,8 @@ from tests.services.metering.samples import (
     void,
 )
 
+pytestmark = pytest.mark.sqlite_suffices
+
 ACCOUNTS = (ACCOUNT, "acct_bbbbbbbbbbbbbbbb", "acct_cccccccccccccccc")
 ALWAYS = DayFilter(0, 50_000 * DAY_US)
 # Entries of this moment are old enough.

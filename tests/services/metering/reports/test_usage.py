@@ -15,6 +15,8 @@ from services.metering.reports.usage import UsageRow
 from tests.services.metering.reading import list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
+pytestmark = pytest.mark.sqlite_suffices
+
 DAY = 20_000 * DAY_US
 TOTALS = KeyTotals(kept_most=0)
 

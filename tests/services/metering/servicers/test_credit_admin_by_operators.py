@@ -18,6 +18,8 @@ from services.metering.credit.batch import Writer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from tests.services.metering.samples import ACCOUNT
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SIGNER = AccessTokenSigner("66" * 32)
 
 

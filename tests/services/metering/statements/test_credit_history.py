@@ -25,6 +25,8 @@ from services.metering.statements.store.ledger_days import read_bookings, sum_bo
 from tests.services.metering.reading import list_credits
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_all, grant, reserve, settle, sweep
 
+pytestmark = pytest.mark.sqlite_suffices
+
 FIRST_DAY_US = 20_000 * DAY_US
 
 

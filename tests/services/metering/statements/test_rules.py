@@ -45,6 +45,8 @@ from tests.services.metering.samples import (
     void,
 )
 
+pytestmark = pytest.mark.sqlite_suffices
+
 OTHER = "acct_bbbbbbbbbbbbbbbb"
 FIRST_US = 20_000 * DAY_US
 EVERYTHING = StatementQuery(ACCOUNT, None, None, newest_first=False, size=1_000, position=None)

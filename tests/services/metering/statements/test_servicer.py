@@ -28,6 +28,8 @@ from services.metering.statements.servicer import StatementServicer
 from tests.services.metering.audit.test_auditor import unguard
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, request_id, reserve, settle, void
 
+pytestmark = pytest.mark.sqlite_suffices
+
 OTHER = "acct_bbbbbbbbbbbbbbbb"
 SIGNER = AccessTokenSigner("1f" * 32)
 METHODS: dict[str, Any] = {

@@ -25,6 +25,8 @@ from tests.services.auth.notices.receiver import Receiver
 from tests.support.fakes import FakeClock
 from tests.support.outside.mail_box import MailBox, text_of
 
+pytestmark = pytest.mark.sqlite_suffices
+
 FAILED, PENDING, DELIVERED = (
     pb.DELIVERY_STATE_FAILED,
     pb.DELIVERY_STATE_PENDING,

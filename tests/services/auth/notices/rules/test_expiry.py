@@ -1,11 +1,15 @@
 import asyncio
 
+import pytest
+
 from legato_protos.auth.v1 import auth_pb2
 from services.auth.service import AuthService
 from services.chassis.database.database import Database
 from tests.services.auth.console import Console
 from tests.services.auth.notices.rules.test_networks import DAY_S, make_key, told
 from tests.support.fakes import FakeClock
+
+pytestmark = pytest.mark.sqlite_suffices
 
 
 async def test_a_key_that_expires_is_told_seven_days_before_and_one(

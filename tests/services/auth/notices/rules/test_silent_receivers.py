@@ -21,6 +21,8 @@ from tests.services.auth.notices.receiver import Receiver
 from tests.services.auth.notices.rules.test_delivery import DELIVERED, Owner
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SILENT_WEBHOOKS = 5
 
 

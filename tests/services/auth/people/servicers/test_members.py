@@ -20,6 +20,8 @@ from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import CLIENT, MEMBER, VIEWER, Console
 from tests.services.auth.keys.rules.test_keys import create_key
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 class Leaving(NamedTuple):
     """A member with two keys and a playground, beside an owner with a key."""

@@ -10,6 +10,8 @@ from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.console import OWNER, Console
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 STEP_UP_VALID_S = 600
 
 

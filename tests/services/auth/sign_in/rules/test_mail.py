@@ -24,6 +24,8 @@ from tests.services.auth.console import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, 
 from tests.support.fakes import FakeClock
 from tests.support.outside.mail_box import PASSWORD, USER, MailBox, text_of
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SENDER = "Legato <no-reply@example.ca>"
 INVITED = "grace@example.ca"
 

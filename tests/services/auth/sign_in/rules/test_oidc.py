@@ -20,6 +20,8 @@ from tests.support.fakes import FakeClock
 from tests.support.outside.oidc_issuer import CLIENT_ID, CLIENT_SECRET, FakeIssuer
 from tests.support.outside.oidc_provider import OidcProvider, running_provider
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture(scope="module")
 def made_issuer() -> Iterator[FakeIssuer]:

@@ -19,6 +19,8 @@ from tests.services.auth.sign_in.rules.test_oidc import (  # noqa: F401
 from tests.support.fakes import FakeClock
 from tests.support.outside.oidc_issuer import FakeIssuer
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 async def test_a_linked_identity_signs_its_user_in(console: Console, issuer: FakeIssuer) -> None:
     before = await link(console, issuer)

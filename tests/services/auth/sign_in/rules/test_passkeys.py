@@ -1,8 +1,12 @@
+import pytest
+
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import Reason
 from tests.services.auth.console import CLIENT, ORIGIN, Console
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.services.auth.sign_in.rules.test_sign_in import add_passkey, finish, start
+
+pytestmark = pytest.mark.sqlite_suffices
 
 
 async def test_a_passkey_signs_in_and_works_for_a_step_up(console: Console) -> None:

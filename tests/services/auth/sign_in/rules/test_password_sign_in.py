@@ -21,6 +21,8 @@ from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import CLIENT, EMAIL, OPTIONS, ORIGIN, Console
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 PASSWORD = "correct horse battery staple"
 ENCRYPTION_KEY = "1:" + "5c" * 32
 

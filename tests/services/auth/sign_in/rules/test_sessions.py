@@ -1,8 +1,12 @@
+import pytest
+
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import Reason
 from tests.services.auth.console import Console
 from tests.services.auth.sign_in.rules.test_sign_in import HOUR_S
 from tests.support.fakes import FakeClock
+
+pytestmark = pytest.mark.sqlite_suffices
 
 
 async def test_a_session_ends_with_sign_out_at_once(console: Console) -> None:

@@ -20,6 +20,8 @@ from tests.services.auth.console import CLIENT, EMAIL, ORIGIN, OWNER, Console, b
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 WRONG = "0000-0000-0000-0000-0000"
 HOUR_S = 3600
 

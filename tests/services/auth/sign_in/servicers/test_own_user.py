@@ -1,5 +1,7 @@
 """What users do for themselves: results that are shown once, and the first passkey of users who have nothing else."""
 
+import pytest
+
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.sign_in.servicers.own_user import LARGEST_RESULT_BYTES, RESULT_VALID_US
 from services.chassis.errors import Reason
@@ -8,6 +10,8 @@ from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.services.auth.sign_in.rules.test_sign_in import add_passkey
 from tests.services.auth.sign_in.rules.test_sign_in import start as start_sign_in
 from tests.support.fakes import FakeClock
+
+pytestmark = pytest.mark.sqlite_suffices
 
 SEALED = b"a result, which auth cannot read"
 

@@ -31,6 +31,8 @@ from services.metering.limits.servicers.spend_limits import SpendLimitServicer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from tests.services.metering.samples import ACCOUNT, KEY, ask, grant
 
+pytestmark = pytest.mark.sqlite_suffices
+
 ADA = ChangedBy("usr_ada", "ses_one")
 
 

@@ -16,6 +16,8 @@ from services.metering.limits.model_shares import LEARNING_S, LocalModelShares
 from services.metering.limits.servicers.model_shares import ModelShareServicer
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 if TYPE_CHECKING:
     from legato_protos.metering.v1.model_shares_pb2_grpc import ModelShareServiceAsyncStub
 

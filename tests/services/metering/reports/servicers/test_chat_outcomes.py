@@ -30,6 +30,8 @@ from tests.services.metering.samples import ACCOUNT, KEY, ask_each, grant
 from tests.services.metering.servicers.messages import reserve, settle
 from tests.support.fakes import FakeClock
 
+pytestmark = pytest.mark.sqlite_suffices
+
 OTHER = "acct_bbbbbbbbbbbbbbbb"
 SIGNER = AccessTokenSigner("1f" * 32)
 

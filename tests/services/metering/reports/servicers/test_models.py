@@ -18,6 +18,8 @@ from services.metering.credit.batch import Writer
 from services.metering.reports.servicers.models import ReportServicer
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, model_call, reserve, settle
 
+pytestmark = pytest.mark.sqlite_suffices
+
 DAY_S = 86_400
 
 
