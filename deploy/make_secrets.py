@@ -26,7 +26,7 @@ READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 HOLDERS = ("edge", "auth", "router", "metering", "payments", "console", "operator-console", "admin")
 FOLDERS = (*HOLDERS, "backup", *READ_BY_OTHERS, "authority")
 
-# Valkey holds rate limits of a few minutes, which need not survive a restart.
+# Valkey holds rate limits of a few minutes and shares of models' limits, which need not survive a restart.
 VALKEY_SETTINGS = """\
 bind * -::*
 protected-mode no

@@ -5,7 +5,7 @@ from services.chassis.process.serving import serving
 from services.chassis.settings import load
 from services.metering.credit.prices import read_prices
 from services.metering.credit.store.prices import open_prices
-from services.metering.service import MIGRATIONS, MeteringService, open_limiter
+from services.metering.service import MIGRATIONS, MeteringService, open_limits
 from services.metering.settings import MeteringSettings
 
 # Operations take milliseconds, unless the database hangs.
@@ -20,7 +20,7 @@ async def main() -> None:
     async with serving("metering", settings) as process:
         database = process.open_database(MIGRATIONS)
         prices = await database.write(open_prices, price_file, settings.shares_prices)
-        metering = MeteringService(database, prices, await open_limiter(settings, process), settings, process)
+        metering = MeteringService(database, prices, await open_limits(settings, process), settings, process)
         # Also without passes: entries of a month without a partition could not be written.
         await metering.retention.try_to_create_partitions()
         await process.serve_rpcs(

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.process.serving import Process
@@ -17,6 +17,7 @@ from services.metering.credit.servicers.outbox import OutboxServicer
 from services.metering.credit.servicers.payments import PaymentBookingServicer
 from services.metering.credit.servicers.staged_files import StagedFileServicer
 from services.metering.credit.unpaid_prompts import UnpaidPrompts
+from services.metering.limits.model_shares import LocalModelShares, ModelShareStore
 from services.metering.limits.rates import Limiter, LocalLimiter
 from services.metering.limits.servicers.model_shares import ModelShareServicer
 from services.metering.limits.servicers.spend_limits import SpendLimitServicer
@@ -46,7 +47,7 @@ class MeteringService:
     """The RPCs of metering, and the work that it does beside them."""
 
     def __init__(
-        self, database: Database, prices: Prices, limiter: Limiter, settings: MeteringSettings, process: Process
+        self, database: Database, prices: Prices, limits: "Limits", settings: MeteringSettings, process: Process
     ) -> None:
         log, registry = process.log, process.registry
         writer = Writer(
@@ -66,7 +67,7 @@ class MeteringService:
         metering = MeteringServicer(
             database,
             writer,
-            limiter,
+            limits.limiter,
             settings.default_limits(),
             log,
             process.open_tracer(),
@@ -83,7 +84,7 @@ class MeteringService:
             PaymentBookingServicer(database, writer),
             OutboxServicer(database),
             NoticeThresholdServicer(database, settings.notice_rules),
-            ModelShareServicer(database, settings.lost_router_s),
+            ModelShareServicer(limits.model_shares),
             StagedFileServicer(database),
             ChatOutcomeServicer(database, metering.key_totals),
         ]
@@ -102,17 +103,26 @@ class MeteringService:
             process.in_background(Auditor(database, settings.audit_interval_s, process.clock, log, registry).run)
 
 
-async def open_limiter(settings: MeteringSettings, process: Process) -> Limiter:
-    """Opens the limits that all replicas share, or those of this one."""
+class Limits(NamedTuple):
+    """The limits of keys and of models, which all replicas share in Valkey, or one keeps in memory."""
+
+    limiter: Limiter
+    model_shares: ModelShareStore
+
+
+async def open_limits(settings: MeteringSettings, process: Process) -> Limits:
     local = LocalLimiter(process.clock)
     if not settings.valkey_url:
-        return local
+        if settings.shares_prices:
+            process.log.warning("limits.local", reason="LEGATO_VALKEY_URL is not set, and there are several replicas")
+        return Limits(local, LocalModelShares(process.clock))
     # Its import takes a third of a second and 12 MB.
     from services.metering.limits.valkey import ValkeyLimiter
+    from services.metering.limits.valkey_shares import ValkeyModelShares
 
     replicas, peers = settings.metering_replicas, settings.metering_peers
     shared = ValkeyLimiter(settings.valkey_url, local, process.log, replicas, peers)
     process.opened.push_async_callback(shared.close)
     await shared.start()
     show_shared_limits(shared, process.registry)
-    return shared
+    return Limits(shared, ValkeyModelShares(shared, process.clock))

@@ -79,8 +79,6 @@ class MeteringSettings(ServiceSettings, frozen=True, kw_only=True):
     stream_life_s: Seconds = 3_600.0
     # Margin for clock drift and a stalled edge, before a hold is swept.
     hold_grace_s: Seconds = 60.0
-    # How long the places of a router that does not call any more are kept for its running chats.
-    lost_router_s: Annotated[float, msgspec.Meta(ge=10)] = 60.0
     sweep_interval_s: Seconds = 1.0
     # 0: never.
     audit_interval_s: SecondsOrZero = 300.0

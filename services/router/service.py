@@ -1,6 +1,5 @@
 """Builds the router from its parts."""
 
-import socket
 from functools import partial
 
 from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
@@ -77,8 +76,7 @@ def _open_limits(settings: RouterSettings, process: Process) -> FleetLimits:
     if not settings.metering_address:
         return FleetLimits(process.clock, process.log)
     metering = ReplicaChannel("Metering", "metering", settings.metering_address, process.certificates, process.log)
-    instance = f"{socket.gethostname()} {settings.router_listen or settings.data.absolute()}"
-    limits = FleetLimits(process.clock, process.log, metering, instance)
+    limits = FleetLimits(process.clock, process.log, metering)
     process.opened.push_async_callback(limits.close)
     process.in_background(limits.run)
     return limits

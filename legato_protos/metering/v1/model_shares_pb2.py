@@ -22,12 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
-from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%legato/metering/v1/model_shares.proto\x12\x12legato.metering.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\xab\x01\n\x12RenewSharesRequest\x12\x11\n\tholder_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12.\n\x06\x63laims\x18\x05 \x03(\x0b\x32\x1e.legato.metering.v1.ShareClaim\"M\n\nShareClaim\x12\x12\n\nlimit_name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0c\n\x04held\x18\x03 \x01(\x05\x12\x0e\n\x06wanted\x18\x04 \x01(\x05\"\xa4\x01\n\x13RenewSharesResponse\x12.\n\x06shares\x18\x01 \x03(\x0b\x32\x1e.legato.metering.v1.ModelShare\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10\x63\x61ll_again_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"F\n\nModelShare\x12\x12\n\nlimit_name\x18\x01 \x01(\t\x12\x0e\n\x06places\x18\x02 \x01(\x05\x12\x14\n\x0cis_contended\x18\x03 \x01(\x08\x32|\n\x11ModelShareService\x12g\n\x0bRenewShares\x12&.legato.metering.v1.RenewSharesRequest\x1a\'.legato.metering.v1.RenewSharesResponse\"\x07\x8a\xb5\x18\x03\n\x01\x08\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%legato/metering/v1/model_shares.proto\x12\x12legato.metering.v1\x1a\"legato/type/v1/method_access.proto\"i\n\x12RenewSharesRequest\x12\x11\n\trouter_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12.\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x1e.legato.metering.v1.ShareClaim\"M\n\nShareClaim\x12\x12\n\nlimit_name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0c\n\x04held\x18\x03 \x01(\x05\x12\x0e\n\x06wanted\x18\x04 \x01(\x05\"E\n\x13RenewSharesResponse\x12.\n\x06shares\x18\x01 \x03(\x0b\x32\x1e.legato.metering.v1.ModelShare\"F\n\nModelShare\x12\x12\n\nlimit_name\x18\x01 \x01(\t\x12\x0e\n\x06places\x18\x02 \x01(\x05\x12\x14\n\x0cis_contended\x18\x03 \x01(\x08\x32|\n\x11ModelShareService\x12g\n\x0bRenewShares\x12&.legato.metering.v1.RenewSharesRequest\x1a\'.legato.metering.v1.RenewSharesResponse\"\x07\x8a\xb5\x18\x03\n\x01\x08\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,14 +35,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\035legato/metering/v1;meteringv1'
   _globals['_MODELSHARESERVICE'].methods_by_name['RenewShares']._loaded_options = None
   _globals['_MODELSHARESERVICE'].methods_by_name['RenewShares']._serialized_options = b'\212\265\030\003\n\001\010'
-  _globals['_RENEWSHARESREQUEST']._serialized_start=163
-  _globals['_RENEWSHARESREQUEST']._serialized_end=334
-  _globals['_SHARECLAIM']._serialized_start=336
-  _globals['_SHARECLAIM']._serialized_end=413
-  _globals['_RENEWSHARESRESPONSE']._serialized_start=416
-  _globals['_RENEWSHARESRESPONSE']._serialized_end=580
-  _globals['_MODELSHARE']._serialized_start=582
-  _globals['_MODELSHARE']._serialized_end=652
-  _globals['_MODELSHARESERVICE']._serialized_start=654
-  _globals['_MODELSHARESERVICE']._serialized_end=778
+  _globals['_RENEWSHARESREQUEST']._serialized_start=97
+  _globals['_RENEWSHARESREQUEST']._serialized_end=202
+  _globals['_SHARECLAIM']._serialized_start=204
+  _globals['_SHARECLAIM']._serialized_end=281
+  _globals['_RENEWSHARESRESPONSE']._serialized_start=283
+  _globals['_RENEWSHARESRESPONSE']._serialized_end=352
+  _globals['_MODELSHARE']._serialized_start=354
+  _globals['_MODELSHARE']._serialized_end=424
+  _globals['_MODELSHARESERVICE']._serialized_start=426
+  _globals['_MODELSHARESERVICE']._serialized_end=550
 # @@protoc_insertion_point(module_scope)

@@ -5,9 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
-from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
-from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -24,33 +22,25 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class RenewSharesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    HOLDER_ID_FIELD_NUMBER: _builtins.int
-    INSTANCE_FIELD_NUMBER: _builtins.int
-    START_TIME_FIELD_NUMBER: _builtins.int
+    ROUTER_ID_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     CLAIMS_FIELD_NUMBER: _builtins.int
-    holder_id: _builtins.str
+    router_id: _builtins.str
     """A process, new with each start."""
-    instance: _builtins.str
-    """Where it runs, and since when, by the clock there: a later process there is its successor."""
     sequence: _builtins.int
-    """Higher with each call of the process. A lower one than the last is refused; the same gets the same answer."""
-    @_builtins.property
-    def start_time(self) -> _timestamp_pb2.Timestamp: ...
+    """Higher with each call of the process: one that is late or repeated is refused."""
     @_builtins.property
     def claims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareClaim]: ...
     def __init__(
         self,
         *,
-        holder_id: _builtins.str = ...,
-        instance: _builtins.str = ...,
-        start_time: _timestamp_pb2.Timestamp | None = ...,
+        router_id: _builtins.str = ...,
         sequence: _builtins.int = ...,
         claims: _abc.Iterable[Global___ShareClaim] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "holder_id", b"holder_id", "instance", b"instance", "sequence", b"sequence", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "router_id", b"router_id", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -93,26 +83,16 @@ class RenewSharesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SHARES_FIELD_NUMBER: _builtins.int
-    LEASE_FIELD_NUMBER: _builtins.int
-    CALL_AGAIN_AFTER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelShare]: ...
-    @_builtins.property
-    def lease(self) -> _duration_pb2.Duration:
-        """From when the call was sent. Afterwards no new chat may begin."""
-
-    @_builtins.property
-    def call_again_after(self) -> _duration_pb2.Duration: ...
     def __init__(
         self,
         *,
         shares: _abc.Iterable[Global___ModelShare] | None = ...,
-        lease: _duration_pb2.Duration | None = ...,
-        call_again_after: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call_again_after", b"call_again_after", "lease", b"lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_again_after", b"call_again_after", "lease", b"lease", "shares", b"shares"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shares", b"shares"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -47,7 +47,8 @@ class ModelShareServiceServicer:
     """
 
     def RenewShares(self, request, context):
-        """Tells what a router holds and wants, and leases it its share anew. Only the router lowers what it holds, before it calls.
+        """Reports what a router holds and wants, and returns its shares, each for five seconds from when the call was sent. Only the
+        router lowers what it holds, before it calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

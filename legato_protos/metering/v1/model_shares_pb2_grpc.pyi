@@ -34,7 +34,9 @@ class ModelShareServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ModelShareServiceAsyncStub: ...
     RenewShares: _grpc.UnaryUnaryMultiCallable[_model_shares_pb2.RenewSharesRequest, _model_shares_pb2.RenewSharesResponse]
-    """Tells what a router holds and wants, and leases it its share anew. Only the router lowers what it holds, before it calls."""
+    """Reports what a router holds and wants, and returns its shares, each for five seconds from when the call was sent. Only the
+    router lowers what it holds, before it calls.
+    """
 
 @_typing.type_check_only
 class ModelShareServiceAsyncStub(ModelShareServiceStub):
@@ -42,7 +44,9 @@ class ModelShareServiceAsyncStub(ModelShareServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RenewShares: _aio.UnaryUnaryMultiCallable[_model_shares_pb2.RenewSharesRequest, _model_shares_pb2.RenewSharesResponse]  # type: ignore[assignment]
-    """Tells what a router holds and wants, and leases it its share anew. Only the router lowers what it holds, before it calls."""
+    """Reports what a router holds and wants, and returns its shares, each for five seconds from when the call was sent. Only the
+    router lowers what it holds, before it calls.
+    """
 
 class ModelShareServiceServicer(metaclass=_abc_1.ABCMeta):
     """Divides the places that a model has for concurrent chats (`concurrency` in the routes) among the routers."""
@@ -53,6 +57,8 @@ class ModelShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_shares_pb2.RenewSharesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_shares_pb2.RenewSharesResponse, _abc.Awaitable[_model_shares_pb2.RenewSharesResponse]]:
-        """Tells what a router holds and wants, and leases it its share anew. Only the router lowers what it holds, before it calls."""
+        """Reports what a router holds and wants, and returns its shares, each for five seconds from when the call was sent. Only the
+        router lowers what it holds, before it calls.
+        """
 
 def add_ModelShareServiceServicer_to_server(servicer: ModelShareServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

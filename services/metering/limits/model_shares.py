@@ -1,152 +1,136 @@
-"""Divides the places that a model has for concurrent chats among the routers: pure functions.
+"""Divides the places that a model has for concurrent chats among the routers.
 
-Each router has a row for each limit. Its `places` are the most chats that it may be running, and their sum is never
+Each router has a share of each limit. Its `places` are the most chats that it may be running, and their sum is never
 raised above the limit. Only a router lowers what it holds, and says so with its next call
-(docs/decisions/0093-one-limit-for-all-routers.md).
+(docs/decisions/0116-shares-of-model-limits-beside-the-rate-limits.md).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from hashlib import sha256
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.timing.deadlines import Clock
 
-# From when a router sent its call, by its own clock.
-LEASE_US: Final = 5_000_000
-# Routers call more often than that, unless metering was away or the clock was moved.
-LONGEST_GAP_US: Final = 3_000_000
-# Within this time after such a gap, all routers that live have called.
-RETURN_US: Final = 15_000_000
+# How long a share is kept that its router does not renew.
+KEPT_S: Final = 10.0
+# Routers call more often than that, unless they could not, or the clock was moved.
+LONGEST_GAP_S: Final = 3.0
+# Within this time, routers have called that a store does not know, because it is new or was away.
+LEARNING_S: Final = 2.0
+# A router may hold one place more than it wants, and this part of them, so that not every chat waits for a call.
+SPARE_PART: Final = 4
 # How long the same routers have the places that cannot be divided evenly.
-TURN_US: Final = 60_000_000
-# A router may hold one place more than it wants, and this share of them.
-SPARE_SHARE: Final = 4
-
-
-class ShareHolder(NamedTuple):
-    """A router that calls."""
-
-    holder_id: str
-    # A process that began there earlier is its predecessor, and has ended.
-    instance: str
-    began_at_us: int
-    sequence: int
+TURN_S: Final = 60
 
 
 class ShareClaim(NamedTuple):
     limit_name: str
     limit: int
+    # The most chats that run until an answer allows more.
     held: int
+    # The most chats that ran or waited lately.
     wanted: int
+
+
+class RenewedShare(NamedTuple):
+    limit_name: str
+    places: int
+    # All routers together want more than there is.
+    is_contended: bool
+
+
+class ModelShareStore(Protocol):
+    async def renew(self, router_id: str, sequence: int, claims: Sequence[ShareClaim]) -> list[RenewedShare]:
+        """Renews a router's shares. Refuses a call that a later one of the router has overtaken."""
+        ...
 
 
 class ModelShare(msgspec.Struct, frozen=True):
-    """A router's share of a limit. Fields are the columns of the table."""
+    """One router's part of one limit."""
 
-    limit_name: str
-    holder_id: str
-    instance: str
-    began_at_us: int
-    sequence: int
-    # What its routes say.
-    told_limit: int
-    # What it may use, and what it may be using: more, until its chats have ended.
-    ceiling: int
+    limit: int
     places: int
     wanted: int
-    renewed_at_us: int
-    # When its places are free, if it does not call before.
-    kept_until_us: int
-
-    def is_live(self, now_us: int) -> bool:
-        return now_us <= self.renewed_at_us + LEASE_US
+    sequence: int
+    kept_until_s: float
 
 
-def renew(
-    rows: Sequence[ModelShare], holder: ShareHolder, claim: ShareClaim, now_us: int, kept_us: int
-) -> tuple[ModelShare, list[ModelShare]]:
-    """Returns the caller's share of a limit, and all of them. `rows` are those of this limit so far; `kept_us` is how
-    long the places of a router that does not call are kept."""
-    before = next((row for row in rows if row.holder_id == holder.holder_id), None)
-    if before is not None and holder.sequence <= before.sequence:
-        if holder.sequence < before.sequence:
+class ModelShares(msgspec.Struct):
+    """The shares of all routers, at times of whichever clock it is given."""
+
+    # Not all routers that hold places were known then.
+    learning_since_s: float
+    called_s: float
+    # By limit and router.
+    shares: dict[str, dict[str, ModelShare]] = {}
+
+    @classmethod
+    def starting_at(cls, now_s: float) -> "ModelShares":
+        return cls(learning_since_s=now_s, called_s=now_s)
+
+    def renew(self, router_id: str, sequence: int, claims: Sequence[ShareClaim], now_s: float) -> list[RenewedShare]:
+        self._forget_lost_routers(now_s)
+        return [self._renew(router_id, sequence, claim, now_s) for claim in claims]
+
+    def _renew(self, router_id: str, sequence: int, claim: ShareClaim, now_s: float) -> RenewedShare:
+        others = self.shares.setdefault(claim.limit_name, {})
+        if router_id in others and sequence <= others[router_id].sequence:
             raise LegatoError(Reason.REQUEST_INVALID, "A later call has been answered.", param="sequence")
-        return before, list(rows)
-    others = [row for row in _kept(rows, holder, now_us, kept_us) if row is not before]
-    live = [row for row in others if row.is_live(now_us)]
-    limit = min(claim.limit, *(row.told_limit for row in live)) if live else claim.limit
-    available = max(0, limit - sum(row.places for row in others if not row.is_live(now_us)))
-    wants = {row.holder_id: row.wanted for row in live} | {holder.holder_id: min(claim.wanted, limit)}
-    fair = fair_shares(available, wants, now_us // TURN_US)[holder.holder_id]
-    free = max(0, limit - sum(row.places for row in others))
-    ceiling = min(fair + _spare(available, wants, claim.wanted), free)
-    places = max(claim.held, ceiling)
-    own = ModelShare(
-        claim.limit_name,
-        *holder,
-        told_limit=claim.limit,
-        ceiling=ceiling,
-        places=places,
-        wanted=min(claim.wanted, limit),
-        renewed_at_us=now_us,
-        # Kept without places, too: a delayed call must not begin anew.
-        kept_until_us=now_us + (kept_us if places else LEASE_US),
-    )
-    return own, [*others, own]
+        others.pop(router_id, None)
+        # While the routes change, the lowest counts.
+        limit = min([claim.limit, *(share.limit for share in others.values())])
+        wants = {each: min(share.wanted, limit) for each, share in others.items()} | {
+            router_id: min(claim.wanted, limit)
+        }
+        unwanted = limit - sum(wants.values())
+        fair = fair_shares(limit, wants, int(now_s // TURN_S))[router_id]
+        spare = min(1 + claim.wanted // SPARE_PART, max(0, unwanted) // len(wants)) if claim.wanted else 0
+        free = max(0, limit - sum(share.places for share in others.values()))
+        ceiling = min(fair + spare, free)
+        if 0 <= now_s - self.learning_since_s < LEARNING_S:
+            ceiling = min(ceiling, claim.held)
+        places = max(claim.held, ceiling)
+        if places or claim.wanted:
+            others[router_id] = ModelShare(claim.limit, places, claim.wanted, sequence, now_s + KEPT_S)
+        return RenewedShare(claim.limit_name, ceiling, unwanted < 0)
+
+    def _forget_lost_routers(self, now_s: float) -> None:
+        since_s = now_s - self.called_s
+        # Time in which no router called counts for none of them.
+        added_s = 0.0 if 0 <= since_s <= LONGEST_GAP_S else since_s
+        self.called_s = now_s
+        for limit_name, shares in list(self.shares.items()):
+            kept = {
+                router_id: msgspec.structs.replace(share, kept_until_s=share.kept_until_s + added_s)
+                for router_id, share in shares.items()
+                if share.kept_until_s + added_s > now_s
+            }
+            if kept:
+                self.shares[limit_name] = kept
+            else:
+                del self.shares[limit_name]
 
 
-def is_contended(rows: Sequence[ModelShare], now_us: int) -> bool:
-    """Returns whether routers want more than there is."""
-    live = [row for row in rows if row.is_live(now_us)]
-    kept = sum(row.places for row in rows if not row.is_live(now_us))
-    return bool(live) and sum(row.wanted for row in live) + kept > min(row.told_limit for row in live)
-
-
-def fair_shares(places: int, wants: Mapping[str, int], turn: int = 0) -> dict[str, int]:
-    """Divides the places so that none gets more than it wants, and a smaller share is raised before a larger one. What
-    cannot be divided evenly goes to others with each turn."""
-    shares = dict.fromkeys(wants, 0)
-    unmet = sorted(each for each in wants if wants[each] > 0)
-    while places and unmet:
-        each_gets = places // len(unmet)
-        if not each_gets:
-            first = turn % len(unmet)
-            for each in [*unmet[first:], *unmet[:first]][:places]:
-                shares[each] += 1
-            break
-        for each in unmet:
-            added = min(each_gets, wants[each] - shares[each])
-            shares[each] += added
-            places -= added
-        unmet = [each for each in unmet if shares[each] < wants[each]]
+def fair_shares(limit: int, wants: Mapping[str, int], turn: int) -> dict[str, int]:
+    """Divides a limit so that no router gets more than it wants, and a smaller share is raised before a larger one.
+    What cannot be divided evenly goes to others with each turn."""
+    shares = {}
+    order = sorted(wants, key=lambda router_id: (wants[router_id], sha256(f"{turn} {router_id}".encode()).digest()))
+    for number, router_id in enumerate(order):
+        shares[router_id] = min(wants[router_id], limit // (len(order) - number))
+        limit -= shares[router_id]
     return shares
 
 
-def _spare(available: int, wants: Mapping[str, int], wanted: int) -> int:
-    """Returns the places beyond what is wanted, so that not every chat waits for a call."""
-    unwanted = max(0, available - sum(wants.values())) // len(wants)
-    return min(unwanted, 1 + wanted // SPARE_SHARE) if wanted else 0
+class LocalModelShares:
+    """Keeps the shares in memory, for the routers that call this process."""
 
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shares = ModelShares.starting_at(clock.now().timestamp())
 
-def _kept(rows: Sequence[ModelShare], holder: ShareHolder, now_us: int, kept_us: int) -> list[ModelShare]:
-    """Returns the shares that still count."""
-    since_us = now_us - max((row.renewed_at_us for row in rows), default=now_us)
-    if not 0 <= since_us <= LONGEST_GAP_US:
-        rows = [_after_gap(row, now_us, kept_us) for row in rows]
-    rows = [
-        msgspec.structs.replace(row, kept_until_us=min(row.kept_until_us, row.renewed_at_us + LEASE_US))
-        if row.instance == holder.instance and row.began_at_us < holder.began_at_us
-        else row
-        for row in rows
-    ]
-    return [row for row in rows if row.kept_until_us > now_us and row.holder_id != holder.holder_id]
-
-
-def _after_gap(row: ModelShare, now_us: int, kept_us: int) -> ModelShare:
-    """Returns a share that its router could not renew, or whose times are of a clock that was moved."""
-    return msgspec.structs.replace(
-        row,
-        renewed_at_us=min(row.renewed_at_us, now_us),
-        kept_until_us=min(max(row.kept_until_us, now_us + RETURN_US), now_us + max(kept_us, RETURN_US)),
-    )
+    async def renew(self, router_id: str, sequence: int, claims: Sequence[ShareClaim]) -> list[RenewedShare]:
+        return self._shares.renew(router_id, sequence, claims, self._clock.now().timestamp())

@@ -153,7 +153,7 @@ class ValkeyLimiter:
     def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1, peers: str = "") -> None:
         """Connects to `url`; `fewest_replicas` is assumed at least, even if the server never answers, and as many as
         the name `peers` then has addresses."""
-        self._client = make_client(url)
+        self.client = make_client(url)
         self._local = local
         self._log = log
         self._fewest_replicas = local.replicas = fewest_replicas
@@ -170,6 +170,11 @@ class ValkeyLimiter:
         """Returns whether all replicas share the limits; False while each falls back to its own."""
         return not self._is_away
 
+    @property
+    def replicas(self) -> int:
+        """Returns the number of replicas that share the limits, as far as it is known."""
+        return self._local.replicas
+
     async def start(self) -> None:
         """Starts heartbeats; returns after the first query for the number of replicas."""
         await self._send_heartbeat()
@@ -185,6 +190,12 @@ class ValkeyLimiter:
             self._drain = asyncio.create_task(self._take_all())
         return future
 
+    def fall_back(self, error: Exception) -> None:
+        """Stops sharing until a heartbeat succeeds."""
+        if not self._is_away:
+            self._is_away = True
+            self._log.failure("limits.local", error)
+
     async def close(self) -> None:
         if self._drain is not None:
             await self._drain
@@ -194,8 +205,8 @@ class ValkeyLimiter:
             await self._signing
             with contextlib.suppress(RedisError, OSError):
                 # The other replicas' shares grow at once.
-                await in_time(self._client.zrem(_REPLICAS_KEY, self._replica_id))
-        await self._client.aclose()
+                await in_time(self.client.zrem(_REPLICAS_KEY, self._replica_id))
+        await self.client.aclose()
 
     async def _send_heartbeats(self) -> None:
         while not self._closing.is_set():
@@ -208,12 +219,10 @@ class ValkeyLimiter:
         try:
             if self._is_away:
                 # A server that answers but rejects writes was demoted: its address may lead to another by now.
-                await in_time(self._client.connection_pool.disconnect(inuse_connections=False))
-            replicas = await in_time(
-                self._client.eval(_HEARTBEAT, 1, _REPLICAS_KEY, self._replica_id, HEARTBEAT_LIFE_S)
-            )
+                await in_time(self.client.connection_pool.disconnect(inuse_connections=False))
+            replicas = await in_time(self.client.eval(_HEARTBEAT, 1, _REPLICAS_KEY, self._replica_id, HEARTBEAT_LIFE_S))
         except (RedisError, OSError) as error:
-            self._fall_back(error)
+            self.fall_back(error)
             await self._count_peers()
             return
         # Kept during an outage: the other replicas are cut off as well, but still running.
@@ -239,7 +248,7 @@ class ValkeyLimiter:
                 try:
                     results = await self._run_script(batch)
                 except (RedisError, OSError) as error:
-                    self._fall_back(error)
+                    self.fall_back(error)
                     self._take_locally(batch)
                 else:
                     self._resolve(batch, results)
@@ -255,7 +264,7 @@ class ValkeyLimiter:
             for part in parts:
                 buckets.append(part.bucket)
                 terms += (part.rate.interval_ns, part.rate.burst, part.units)
-        return await in_time(self._client.eval(_TAKE, len(buckets), *buckets, *terms))  # type: ignore[no-any-return]
+        return await in_time(self.client.eval(_TAKE, len(buckets), *buckets, *terms))  # type: ignore[no-any-return]
 
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
         figures = iter(results)
@@ -283,8 +292,3 @@ class ValkeyLimiter:
             else:
                 if not future.done():
                     future.set_result(reply(left))
-
-    def _fall_back(self, error: Exception) -> None:
-        if not self._is_away:
-            self._is_away = True
-            self._log.failure("limits.local", error)

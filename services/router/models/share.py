@@ -9,7 +9,7 @@ from legato_protos.metering.v1 import model_shares_pb2 as pb
 from services.chassis.load.admission import Gate
 from services.chassis.timing.deadlines import Clock
 
-CALLS_EVERY_S: Final = 1.0
+CALLS_EVERY_S: Final = 0.5
 # How long a chat waits while other routers have places that they do not use, and how often it asks.
 PATIENCE_S: Final = 1.5
 ASKS_EVERY_S: Final = 0.1
@@ -19,10 +19,10 @@ class RouterShare:
     """The part of a model's limit that this router may use, whichever version of the routes a chat began under. It
     lowers its ceiling before it claims less, and raises it only by an answer."""
 
-    def __init__(self, name: str, limit: int, clock: Clock, ask: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, name: str, clock: Clock, ask: Callable[[], Awaitable[None]]) -> None:
         """`ask` returns when metering has answered a call that began later, or has not."""
         self.name = name
-        self.limit = limit
+        self.limit = 0
         self._clock = clock
         self._ask = ask
         # Those that chats enter now, and earlier ones with chats that still run.
@@ -31,15 +31,14 @@ class RouterShare:
         self.is_alone = False
         self._ceiling = 0
         self._until_s = -math.inf
-        # All places were in use lately. Unknown again where no call follows, since nothing was wanted any more.
+        # All places were in use lately.
         self._contended_until_s = -math.inf
         self._waiting = 0
-        # The most chats that ran or waited in this period of calls, and in the one before.
+        # The most chats that ran or waited in this period, and in the one before.
         self._peak = self._peak_before = 0
-        self._period_s = CALLS_EVERY_S
-        self._period_began_s = clock.elapsed_s()
-        # What metering may count for this router. At first that of a process before it.
-        self._known_places = 1
+        self._period_ends_s = -math.inf
+        # Metering may count something for this router.
+        self._is_counted = False
 
     @property
     def running(self) -> int:
@@ -57,11 +56,6 @@ class RouterShare:
         """Returns whether metering may have another place."""
         return self.places < self.limit and self._clock.elapsed_s() >= self._contended_until_s
 
-    @property
-    def is_used(self) -> bool:
-        """Returns whether metering has to be called."""
-        return bool(self._known_places or self.running or self._waiting or self._peak or self._peak_before)
-
     def places_of(self, gate: Gate) -> int:
         """Returns how many chats of a gate may run."""
         others = sum(each.running for each in self._gates if each is not gate) if len(self._gates) > 1 else 0
@@ -77,13 +71,13 @@ class RouterShare:
         if gate not in self._gates:
             # Its search for a model began before the routes changed.
             self._gates.append(gate)
-        self._peak = max(self._peak, self.running + self._waiting + refused)
+        self._note_peak(refused)
 
     async def wait(self, has_room: Callable[[], bool]) -> None:
-        """Waits until metering has leased another place, if one may be free."""
+        """Waits until metering has given another place, if one may be free."""
         ends_s = self._clock.elapsed_s() + PATIENCE_S
         self._waiting += 1
-        self._peak = max(self._peak, self.running + self._waiting)
+        self._note_peak()
         try:
             await self._ask()
             while not has_room() and self.may_grow and self._clock.elapsed_s() < ends_s:
@@ -92,29 +86,29 @@ class RouterShare:
         finally:
             self._waiting -= 1
 
-    def close(self) -> None:
-        """Claims no more than what runs."""
-        self._ceiling = self._peak = self._peak_before = 0
+    def give_back(self) -> None:
+        """Wants no more than what runs."""
+        self._peak = self._peak_before = 0
 
-    def claim(self) -> pb.ShareClaim:
-        """Returns what a call says that begins now."""
+    def claim(self) -> pb.ShareClaim | None:
+        """Returns what a call says that begins now; None if it has nothing to say."""
         now_s = self._clock.elapsed_s()
-        self._peak = max(self._peak, self.running + self._waiting)
+        if now_s >= self._period_ends_s:
+            self._peak_before, self._peak = self._peak, 0
+            self._period_ends_s = now_s + CALLS_EVERY_S
+        self._note_peak()
         wanted = max(self._peak, self._peak_before)
-        if now_s >= self._period_began_s + self._period_s:
-            is_recent = now_s < self._period_began_s + 2 * self._period_s
-            self._peak_before, self._peak = self._peak if is_recent else 0, self.running + self._waiting
-            self._period_began_s = now_s
-        if now_s >= self._until_s or not wanted:
-            self._ceiling = 0
-        held = max(self._ceiling, self.running)
-        # The answer may be lost.
-        self._known_places = max(1, held)
+        self._ceiling = min(self._ceiling, wanted)
+        held = max(self.places, self.running)
+        if not (held or wanted or self._is_counted):
+            return None
+        self._is_counted = bool(held or wanted)
         return pb.ShareClaim(limit_name=self.name, limit=self.limit, held=held, wanted=wanted)
 
-    def renew(self, claim: pb.ShareClaim, places: int, until_s: float, period_s: float, *, is_contended: bool) -> None:
-        """Takes over the answer to a claim."""
+    def renew(self, places: int, until_s: float, *, is_contended: bool) -> None:
+        """Takes over metering's answer."""
         self._ceiling, self._until_s = places, until_s
-        self._period_s = period_s
-        self._contended_until_s = self._clock.elapsed_s() + 2 * period_s if is_contended else -math.inf
-        self._known_places = max(claim.held, places)
+        self._contended_until_s = self._clock.elapsed_s() + 2 * CALLS_EVERY_S if is_contended else -math.inf
+
+    def _note_peak(self, refused: int = 0) -> None:
+        self._peak = max(self._peak, self.running + self._waiting + refused)

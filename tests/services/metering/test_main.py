@@ -71,7 +71,7 @@ def test_balances_outlive_an_orderly_end_and_wrong_counters_are_corrected_at_the
     socket_folder: Path, admin: CreditAdminServiceStub
 ) -> None:
     for number in (1, 2):
-        process = start(socket_folder)
+        process = start(socket_folder, LEGATO_METERING_REPLICAS=str(number))
         assert balance_after_grant(admin, f"grant-{number}") == 5 * number
         if number == 2:
             wait_until(lambda: read_held_nanos(socket_folder) == [(0,)])
@@ -79,6 +79,8 @@ def test_balances_outlive_an_orderly_end_and_wrong_counters_are_corrected_at_the
         assert code == 0
         assert "service.stopped" in said
         assert ("spends.recounted" in said) == (number == 2)
+        # Of several replicas without a Valkey, each counts for itself, and says so.
+        assert ("limits.local" in said) == (number == 2)
         if number == 1:
             change(
                 socket_folder,

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0019"
-down_revision = "0018"
+down_revision = "0017"
 
 
 def upgrade() -> None:

@@ -2,7 +2,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.metering.limits.rates import LocalLimiter, RateAllowance, RateLimits, admission, correction, token_rate
 from services.metering.limits.valkey import HEARTBEAT_LIFE_S, ValkeyLimiter, make_client
+from tests.services.metering.limits.valkey_link import Link
 from tests.support.fakes import FakeClock
 from tests.support.servers.valkey import Valkey
 from tests.support.waiting import until
@@ -39,43 +39,6 @@ async def opened(
 async def limiter(valkey_url: str, log: Log) -> AsyncIterator[ValkeyLimiter]:
     async with opened(valkey_url, log) as limiter:
         yield limiter
-
-
-class Link:
-    """A way to the server that can be cut: the client sees a server that went away."""
-
-    def __init__(self, folder: Path, valkey_url: str) -> None:
-        self._path = folder / "valkey.sock"
-        self._target = valkey_url.removeprefix("unix://")
-        self._server: Any = redis.Redis.from_url(valkey_url)
-        self.url = f"unix://{self._path}"
-        self.join()
-
-    def join(self) -> None:
-        self._path.symlink_to(self._target)
-
-    def lead_to(self, url: str) -> None:
-        self._path.unlink()
-        self._target = url.removeprefix("unix://")
-        self.join()
-
-    def cut(self) -> None:
-        self._path.unlink()
-        self._server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-
-    def silence(self) -> None:
-        self._server.execute_command("CLIENT", "PAUSE", "60000", "WRITE")
-
-    def close(self) -> None:
-        self._server.execute_command("CLIENT", "UNPAUSE")
-        self._server.close()
-
-
-@pytest.fixture
-def link(socket_folder: Path, valkey_url: str) -> Iterator[Link]:
-    link = Link(socket_folder, valkey_url)
-    yield link
-    link.close()
 
 
 @pytest.fixture

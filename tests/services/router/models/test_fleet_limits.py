@@ -1,9 +1,9 @@
-"""Shares of models' limits, leased from a metering over a socket, and a model's server that counts what runs."""
+"""Shares of models' limits, from a metering over a socket, and a model's server that counts what runs."""
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,46 +11,45 @@ from typing import Any
 
 import pytest
 
-import services.metering
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import Gate, Permit
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
+from services.metering.limits.model_shares import LEARNING_S, LocalModelShares
 from services.metering.limits.servicers.model_shares import ModelShareServicer
-from services.router.models.fleet_limits import CALLS_APART_S, FIRST_LEASE_S, FleetLimits
+from services.router.models.fleet_limits import FIRST_ANSWER_S, FleetLimits
 from services.router.models.share import RouterShare
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
-from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Reply, Upstream
 
-MIGRATIONS = Path(services.metering.__file__).parent / "migrations"
 LIMIT = 4
 NAME = "host/model"
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(migrated_sqlite(tmp_path / "metering.db", "metering", MIGRATIONS), "metering")
-    yield database
-    database.close()
+def store() -> LocalModelShares:
+    """One that was started long ago."""
+    clock = FakeClock()
+    store = LocalModelShares(clock)
+    clock.advance(LEARNING_S)
+    return store
 
 
 @asynccontextmanager
-async def metering(database: Database, folder: Path, log: Log) -> AsyncIterator[None]:
-    server = RpcServer(f"unix:{folder}/metering.sock", [ModelShareServicer(database, lost_router_s=60)], log)
+async def metering(store: LocalModelShares, folder: Path, log: Log) -> AsyncIterator[None]:
+    server = RpcServer(f"unix:{folder}/metering.sock", [ModelShareServicer(store)], log)
     await server.start()
     yield
     await server.stop(0)
 
 
 @asynccontextmanager
-async def fleet_limits(folder: Path, log: Log, instance: str, clock: Any = None) -> AsyncIterator[FleetLimits]:
+async def fleet_limits(folder: Path, log: Log, clock: Any = None) -> AsyncIterator[FleetLimits]:
     channel = ReplicaChannel("Metering", "metering", f"unix:{folder}/metering.sock", None, log)
-    limits = FleetLimits(clock or SystemClock(), log, channel, instance)
+    limits = FleetLimits(clock or SystemClock(), log, channel)
     running = asyncio.create_task(limits.run())
     yield limits
     running.cancel()
@@ -94,11 +93,11 @@ class Model:
 
 
 async def test_routers_share_a_limit_and_what_one_gives_up_the_other_gets(
-    database: Database, socket_folder: Path, log: Log
+    store: LocalModelShares, socket_folder: Path, log: Log
 ) -> None:
-    async with metering(database, socket_folder, log), fleet_limits(socket_folder, log, "b") as second:
+    async with metering(store, socket_folder, log), fleet_limits(socket_folder, log) as second:
         other = Model(second)
-        async with fleet_limits(socket_folder, log, "a") as first:
+        async with fleet_limits(socket_folder, log) as first:
             model = Model(first)
             began = await asyncio.gather(*(each.begin_chat() for each in [model, other] * LIMIT))
             assert sum(began) == LIMIT == len(model.running) + len(other.running)
@@ -110,52 +109,55 @@ async def test_routers_share_a_limit_and_what_one_gives_up_the_other_gets(
 
 
 async def test_router_that_was_idle_when_all_was_in_use_asks_again(
-    database: Database, socket_folder: Path, log: Log
+    store: LocalModelShares, socket_folder: Path, log: Log
 ) -> None:
     async with (
-        metering(database, socket_folder, log),
-        fleet_limits(socket_folder, log, "a") as first,
-        fleet_limits(socket_folder, log, "b") as second,
+        metering(store, socket_folder, log),
+        fleet_limits(socket_folder, log) as first,
+        fleet_limits(socket_folder, log) as second,
     ):
         # It has a lower limit already, of which the other's chats are more.
         model, other = Model(first, limit=1), Model(second)
         await other.begin_until(lambda: len(other.running) > 1)
         assert not await model.begin_chat()
         async with asyncio.timeout(60):
-            while model.share.is_used:
+            while model.share.claim() is not None:
                 await asyncio.sleep(0.05)
-        # It calls no more.
-        await asyncio.sleep(5 * CALLS_APART_S)
         other.end_chats()
         await model.begin_until(lambda: len(model.running) == 1)
 
 
-async def test_lease_outlasts_a_restart_of_metering(database: Database, socket_folder: Path, log: Log) -> None:
-    async with fleet_limits(socket_folder, log, "a") as first, fleet_limits(socket_folder, log, "b") as second:
+async def test_restart_of_metering_which_forgets_all_lets_no_more_chats_begin(
+    store: LocalModelShares, socket_folder: Path, log: Log
+) -> None:
+    async with fleet_limits(socket_folder, log) as first, fleet_limits(socket_folder, log) as second:
         model, other = Model(first), Model(second)
-        async with metering(database, socket_folder, log):
+        async with metering(store, socket_folder, log):
             assert [await model.begin_chat() for _ in range(LIMIT)] == [True] * LIMIT
         model.running.pop().release()
         assert await model.begin_chat()
-        async with metering(database, socket_folder, log):
+        clock = FakeClock()
+        async with metering(LocalModelShares(clock), socket_folder, log):
             assert not await other.begin_chat()
+            assert len(model.running) == LIMIT
+            clock.advance(LEARNING_S)
             model.end_chats()
             await other.begin_until(lambda: len(other.running) == LIMIT)
 
 
 async def test_router_without_contact_begins_no_chat_once_its_lease_has_lapsed(
-    database: Database, socket_folder: Path, log: Log
+    store: LocalModelShares, socket_folder: Path, log: Log
 ) -> None:
     clock = FakeClock()
-    async with fleet_limits(socket_folder, log, "a", clock) as limits:
+    async with fleet_limits(socket_folder, log, clock) as limits:
         model = Model(limits)
-        async with metering(database, socket_folder, log):
+        async with metering(store, socket_folder, log):
             assert [await model.begin_chat() for _ in range(2)] == [True] * 2
         assert model.share.places >= 2
         clock.advance(5)
         assert (model.share.places, len(model.running)) == (0, 2)
         assert not model.gate.has_room_for("key")
-        async with metering(database, socket_folder, log):
+        async with metering(store, socket_folder, log):
             assert await model.begin_chat()
 
 
@@ -163,9 +165,9 @@ async def test_router_that_never_reached_metering_counts_for_itself_and_says_so(
     socket_folder: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
     clock = FakeClock()
-    async with fleet_limits(socket_folder, log, "a", clock) as limits:
+    async with fleet_limits(socket_folder, log, clock) as limits:
         model = Model(limits)
-        clock.advance(FIRST_LEASE_S)
+        clock.advance(FIRST_ANSWER_S)
         await model.begin_until(lambda: len(model.running) == LIMIT)
         assert not await model.begin_chat()
     assert log_text().count("limits.not_shared") == 1
@@ -176,30 +178,32 @@ async def test_router_beside_an_older_metering_counts_for_itself(
 ) -> None:
     server = RpcServer(f"unix:{socket_folder}/metering.sock", [], log)
     await server.start()
-    async with fleet_limits(socket_folder, log, "a") as limits:
+    clock = FakeClock()
+    async with fleet_limits(socket_folder, log, clock) as limits:
         model = Model(limits)
+        clock.advance(FIRST_ANSWER_S)
         await model.begin_until(lambda: len(model.running) == LIMIT)
     await server.stop(0)
     assert log_text().count("limits.not_shared") == 1
 
 
 async def test_models_without_a_limit_call_nothing(socket_folder: Path, log: Log) -> None:
-    async with fleet_limits(socket_folder, log, "a") as limits:
+    async with fleet_limits(socket_folder, log) as limits:
         await asyncio.sleep(0)
         assert limits._metering is not None
         assert limits._metering.replicas.in_order() == []
 
 
 async def test_chats_of_two_routers_never_exceed_the_limit_at_the_models_server(
-    database: Database, socket_folder: Path, log: Log, upstream: Upstream
+    store: LocalModelShares, socket_folder: Path, log: Log, upstream: Upstream
 ) -> None:
     upstream.default_reply = Reply(contents=["It", " rains"], event_delay_s=0.02)
     model = replace(target("host"), concurrency=LIMIT)
     (socket_folder / "2").mkdir()
     async with (
-        metering(database, socket_folder, log),
-        fleet_limits(socket_folder, log, "a") as first,
-        fleet_limits(socket_folder, log, "b") as second,
+        metering(store, socket_folder, log),
+        fleet_limits(socket_folder, log) as first,
+        fleet_limits(socket_folder, log) as second,
         running_router(socket_folder, log, {model: upstream}, limits=first) as one,
         running_router(socket_folder / "2", log, {model: upstream}, limits=second) as two,
     ):
