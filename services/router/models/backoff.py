@@ -39,7 +39,7 @@ class Backoff:
         # When those without an outcome were sent, oldest first.
         self._probes: dict[object, float] = {}
         self._most_probes = MOST_PROBES
-        # In a row.
+        # Since a chat was last accepted.
         self.refusals = 0
 
     @property
@@ -50,12 +50,12 @@ class Backoff:
             self.end()
         return max(0.0, self._until_s - now_s)
 
-    def refused(self, retry_after_s: float, running: int, refusals: int) -> None:
+    def refused(self, retry_after_s: float, running: int, in_a_row: int) -> None:
         """Records a refusal, the last of so many in a row; `running` counts the other chats."""
         self._accepted = min(self._accepted, running) if self.left_s else running
         self._until_s = max(self._until_s, self._clock.elapsed_s() + min(retry_after_s, LONGEST_BACKOFF_S))
-        self._most_probes = max(LEAST_PROBES, MOST_PROBES >> (refusals - 1))
-        self.refusals = refusals
+        self._most_probes = max(LEAST_PROBES, MOST_PROBES >> (in_a_row - 1))
+        self.refusals += 1
 
     def has_room(self, running: int) -> bool:
         return not self.left_s or running < self._accepted or len(self._probes) < self._most_probes
@@ -101,7 +101,7 @@ class ModelBackoff:
         return bool(self._by_key)
 
     def refusals(self, key_id: str) -> int:
-        """Returns the refusals in a row that concern this key."""
+        """Returns how many refusals concern this key: each further one raises it."""
         own = self._by_key.get(key_id)
         return self._for_all.refusals + (0 if own is None else own.refusals)
 

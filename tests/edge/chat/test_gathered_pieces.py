@@ -100,13 +100,14 @@ async def test_answer_that_breaks_before_any_has_reached_its_caller_is_not_seale
 
 
 async def test_answer_is_sealed_before_its_end_is_sent(chat_harness: ChatHarness, tmp_path: Path) -> None:
-    caller = Caller()
+    # While each message is written. Once it is sealed, the answer may be settled before its caller has read the end.
+    charges: list[int | None] = []
+    caller = Caller(lambda: charges.append(charged_if_killed(chat_harness, tmp_path)))
     more = asyncio.Event()
 
     async def talk(conversation: Conversing) -> None:
         await conversation.send(piece("Hello", 1))
         await more.wait()
-        caller.reads.clear()
         await conversation.send(end(5))
 
     caller.reads.set()
@@ -115,10 +116,8 @@ async def test_answer_is_sealed_before_its_end_is_sent(chat_harness: ChatHarness
     await until(lambda: any(slot.marked for slot in chat_harness.metering.journal.taken.values()))
     assert charged_if_killed(chat_harness, tmp_path) == 1
     more.set()
-    await until(lambda: len(caller.messages) == 2)
-    assert charged_if_killed(chat_harness, tmp_path) == 5
-    caller.reads.set()
     await chatting
+    assert charges == [None, 5]
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, 5)
 
 

@@ -1,5 +1,7 @@
 """What a model's server says of its room, on a clock that the tests move."""
 
+import asyncio
+
 import pytest
 
 from services.chassis.errors import LegatoError
@@ -41,3 +43,21 @@ def test_server_that_names_no_time_is_asked_by_everybody(clock: FakeClock) -> No
     model = Model(clock)
     assert model.refuse(None).retry_after_s is not None
     model.fill()
+
+
+async def test_chats_that_wait_for_a_probe_are_refused_with_it_however_many_were_refused_before(
+    clock: FakeClock,
+) -> None:
+    saturation = ModelSaturation(clock)
+    for number in range(MANY):
+        model_use = saturation.enter(f"key {number}")
+        model_use.release()
+        saturation.turned_away(30, model_use, f"account {number}")
+    probes = [saturation.enter(f"probe {number}") for number in range(LEAST_PROBES)]
+    waiting = [asyncio.create_task(saturation.admit(f"new {number}")) for number in range(MANY)]
+    await asyncio.sleep(0)
+    assert not any(chat.done() for chat in waiting)
+    probes[0].release()
+    saturation.turned_away(30, probes[0], "another account")
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(outcome, LegatoError) for outcome in outcomes)
