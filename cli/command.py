@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,36 +13,19 @@ from cli.output import show_fields, show_json, show_table, stream_csv, stream_js
 if TYPE_CHECKING:
     from cli.connection import ServiceStubs
 
-# Each command with its package in cli/commands, which has a module of its name, and its help.
-COMMANDS = {
-    "up": ("service", "Start the whole service and keep it running."),
-    "status": ("service", "List the service's processes."),
-    "accounts": ("account", "Create, list and change accounts."),
-    "keys": ("account", "Create, list and revoke API keys."),
-    "callers": ("account", "Let internal programs call for accounts."),
-    "users": ("account", "Invite and disable the users of the web console."),
-    "console": ("account", "Create a link that signs in to the web console."),
-    "credits": ("ledger", "Grant and adjust credit, and show balances."),
-    "limits": ("account", "Show and set how much an account or a key may spend."),
-    "notices": ("account", "Show and set what an account's owners are told, and how."),
-    "memory": ("account", "Manage the notes for an account's chats."),
-    "attachments": ("account", "Manage the documents for an account's chats."),
-    "usage": ("ledger", "Show an account's usage."),
-    "report": ("ledger", "Show revenue, cost and margin of all accounts."),
-    "requests": ("ledger", "Show the receipts of an account's requests."),
-    "prices": ("ledger", "Show the prices."),
-    "routes": ("service", "Check and reload the routes, and show the state of their models."),
-    "maintenance": ("service", "Refuse new chats for a while, on every edge."),
-    "certs": ("service", "Create certificates for services on TCP."),
-    "audit": ("ledger", "Check that the ledger is consistent."),
-    "backup": ("service", "Back up all stores while the service runs."),
-    "restore": ("service", "Restore a backup."),
-    "migrate": ("service", "Migrate the databases."),
-    "version": ("service", "Print the version."),
-}
-
 _DATA = "cli.data"
 _JSON = "cli.json"
+
+
+class HelpLine(NamedTuple):
+    """The line of a command in `legato --help`. Its module declares it as `HELP`, which makes it a command.
+
+    The line is read from the source, without importing it, so its place and text are literals.
+    """
+
+    # Lines are sorted by place; with gaps, so that a new one fits between.
+    place: int
+    text: str
 
 
 class Invocation:
@@ -122,8 +105,8 @@ class CommandGroup(click.Group):
     command_class = Command
 
 
-def command_group(name: str, help_text: str = "") -> CommandGroup:
-    return CommandGroup(name, help=help_text or COMMANDS[name][1], params=shared_options())
+def command_group(name: str, help_text: str) -> CommandGroup:
+    return CommandGroup(name, help=help_text, params=shared_options())
 
 
 def shared_options() -> list[click.Parameter]:

@@ -1,31 +1,54 @@
-"""`legato`: the commands by name. Each command's imports are lazy, so that help is printed at once."""
+"""`legato`: the commands by name. A command is imported only when it is called, so that help is printed at once."""
 
+import ast
+import functools
 import importlib
+import pkgutil
+import re
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import click
 
-from cli.command import COMMANDS, shared_options
+import cli.commands
+from cli.command import HelpLine, shared_options
 
 MISUSE = 2
 INTERRUPTED = 130
+_HELP = re.compile(r"^HELP = HelpLine\((.*?)\)$", re.DOTALL | re.MULTILINE)
+
+
+class CommandModule(NamedTuple):
+    help: HelpLine
+    # Has the command as the attribute of its name.
+    path: str
+
+
+@functools.cache
+def find_commands() -> Mapping[str, CommandModule]:
+    """Finds the modules in `cli.commands` that declare a `HelpLine`, by the names of their commands and in the order
+    of their places. It reads their sources, as importing them takes long."""
+    found = {}
+    for module in pkgutil.walk_packages(cli.commands.__path__, "cli.commands."):
+        package, _, name = module.name.rpartition(".")
+        source = None if module.ispkg else pkgutil.get_data(package, f"{name}.py")
+        if source and (declared := _HELP.search(source.decode())):
+            found[name] = CommandModule(HelpLine(*ast.literal_eval(f"({declared[1]})")), module.name)
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 class LazyCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(find_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        package, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(f"cli.commands.{package}.{cmd_name}"), cmd_name)
-        return command
+        module = find_commands().get(cmd_name)
+        return module and getattr(importlib.import_module(module.path), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+            formatter.write_dl([(name, module.help.text) for name, module in find_commands().items()])
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Reports an error as one line on stderr and an exit code: 1 refused, 2 misuse, 3 not running."""

@@ -1,3 +1,6 @@
+import importlib
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -6,8 +9,24 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.command import COMMANDS
+from cli.command import HelpLine
 from cli.main import legato
+from tests.contracts.product import ROOT, product_modules
+
+# A module with a command, as a contributor adds it.
+HELLO = '''
+import decimal
+
+from cli.command import HelpLine, Invocation, command
+
+HELP = HelpLine(15, "Greet whoever calls.")
+
+
+@command()
+def hello(invocation: Invocation) -> None:
+    """Greet whoever calls."""
+    invocation.say("Hello.", {"greeting": "Hello."})
+'''
 
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
@@ -32,12 +51,45 @@ def test_help_comes_without_importing_what_is_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_help_lists_every_command_with_what_it_does() -> None:
-    result = CliRunner().invoke(legato, ["--help"])
+def test_help_lists_every_module_that_has_a_command_of_its_name() -> None:
+    """Help is made from the sources, so it is compared with what the modules declare when they are imported."""
+    declared: dict[str, HelpLine] = {}
+    for path in product_modules():
+        if path.is_relative_to("cli/commands") and path.name != "__init__.py":
+            module = importlib.import_module(".".join(path.with_suffix("").parts))
+            if isinstance(getattr(module, path.stem, None), click.Command):
+                assert path.stem not in declared
+                declared[path.stem] = module.HELP
+    result = CliRunner().invoke(legato, ["--help"], terminal_width=200)
     assert result.exit_code == 0
-    for name, (_, text) in COMMANDS.items():
-        assert name in result.stdout
-        assert text in result.stdout
+    _, _, listed = result.stdout.partition("Commands:\n")
+    lines = [tuple(line.split(maxsplit=1)) for line in listed.splitlines()]
+    assert lines == [(name, help_line.text) for name, help_line in sorted(declared.items(), key=lambda item: item[1])]
+    assert lines[0][0] == "up"
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "zip"])
+def test_module_in_the_folder_of_commands_is_a_command(tmp_path: Path, is_packed: bool) -> None:
+    sources = tmp_path / "sources"
+    shutil.copytree(ROOT / "cli", sources / "cli", ignore=shutil.ignore_patterns("__pycache__"))
+    (sources / "cli/commands/service/hello.py").write_text(HELLO)
+    path = shutil.make_archive(str(sources), "zip", sources) if is_packed else str(sources)
+    program = (
+        "import sys\nfrom cli.main import legato\n"
+        "try:\n    legato(sys.argv[1:])\nfinally:\n    print('imported:', 'decimal' in sys.modules)"
+    )
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-c", program, *arguments]
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    *_, commands = run("--help").partition("Commands:\n")
+    assert [line.split()[0] for line in commands.splitlines()][:3] == ["up", "hello", "status"]
+    assert "  hello        Greet whoever calls.\n" in commands
+    assert commands.endswith("imported: False\n")
+    assert run("hello") == "Hello.\nimported: True\n"
 
 
 @pytest.mark.parametrize("path", [path for path, _ in every_command(legato)], ids=" ".join)

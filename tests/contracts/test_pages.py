@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import COMMANDS
 from tests.contracts.product import ROOT, product_modules
 
 # In recipes of CONTRIBUTING.md.
@@ -41,11 +40,6 @@ def test_pages_name_files_that_exist(page: Path) -> None:
 def test_the_overview_lists_all_decisions_in_order() -> None:
     listed = re.findall(r"\]\(decisions/([^)]+)\)", (ROOT / "docs" / "index.md").read_text())
     assert listed == sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
-
-
-def test_the_readme_names_every_command() -> None:
-    [row] = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| [`legato`]")]
-    assert re.findall(r"`(\w+)`", row.partition("](")[2]) == list(COMMANDS)
 
 
 def test_the_map_has_one_line_for_each_folder_of_the_product() -> None:

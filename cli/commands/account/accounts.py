@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, money
@@ -41,7 +41,8 @@ def _is_on(context: click.Context, parameter: click.Parameter, switch: str | Non
     return None if switch is None else switch == "on"
 
 
-accounts = command_group("accounts")
+HELP = HelpLine(30, "Create, list and change accounts.")
+accounts = command_group("accounts", HELP.text)
 
 
 @accounts.command()

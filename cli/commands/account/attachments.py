@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import grpc
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import described
@@ -29,7 +29,8 @@ STAGES = {
     pb.ATTACHMENT_STAGE_INDEXING: ("indexing", 60, 100),
 }
 
-attachments = command_group("attachments")
+HELP = HelpLine(120, "Manage the documents for an account's chats.")
+attachments = command_group("attachments", HELP.text)
 
 
 @attachments.command()

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.connection import call_service, every_page
 from cli.descriptions import described
 from cli.values import LIMITS, limit_options
@@ -13,7 +13,8 @@ from legato_protos.auth.v1 import callers_pb2 as pb
 PAGE_SIZE = 200
 COLUMNS = ["caller", "account_id", "all_accounts", "created_at", "revoked_at"]
 
-callers = command_group("callers")
+HELP = HelpLine(50, "Let internal programs call for accounts.")
+callers = command_group("callers", HELP.text)
 
 name_argument = click.argument("caller", metavar="NAME")
 

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.users import console_origin, create_link, every_user
 from cli.connection import ServiceStubs, call_service
 from legato_protos.auth.v1.users_pb2 import CreateUserRequest, SetOperatorRequest
@@ -10,7 +10,8 @@ from legato_protos.type.v1.access_token_pb2 import AccountRole
 
 FIRST_USER = "Operator"
 
-console = command_group("console")
+HELP = HelpLine(70, "Create a link that signs in to the web console.")
+console = command_group("console", HELP.text)
 
 
 @console.command("sign-in-link")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, value_of
 from cli.values import ALL_CLASSES, LIMITS, OneOrMoreOf, classes_option, limit_options, put_classes
@@ -17,7 +17,8 @@ PAGE_SIZE = 200
 UNUSED_DAYS_MOST = 36_500
 COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
 
-keys = command_group("keys")
+HELP = HelpLine(40, "Create, list and revoke API keys.")
+keys = command_group("keys", HELP.text)
 
 
 @keys.command()

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import ServiceStubs, call_service
 from cli.descriptions import described, money, rfc3339, value_of
@@ -33,7 +33,8 @@ class LimitAmount(UsdAmount):
 
 LIMIT = LimitAmount()
 
-limits = command_group("limits")
+HELP = HelpLine(90, "Show and set how much an account or a key may spend.")
+limits = command_group("limits", HELP.text)
 
 
 @limits.command()

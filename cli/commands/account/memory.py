@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import call_service
 from cli.descriptions import described
@@ -14,7 +14,8 @@ from legato_protos.router.v1 import grounding_pb2 as pb
 
 COLUMNS = ["note_id", "text", "created_at"]
 
-memory = command_group("memory")
+HELP = HelpLine(110, "Manage the notes for an account's chats.")
+memory = command_group("memory", HELP.text)
 
 
 @memory.command()

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.limits import LIMIT
 from cli.connection import call_service
 from cli.descriptions import described, money
@@ -14,7 +14,8 @@ COLUMNS = ["created_at", "kind", "summary", "channel", "recipient", "state", "at
 DELIVERY = ["delivery_id", "channel", "recipient", "state", "attempts", "failure", "next_attempt_at"]
 WEBHOOK_COLUMNS = ["webhook_id", "url", "created_at"]
 
-notices = command_group("notices")
+HELP = HelpLine(100, "Show and set what an account's owners are told, and how.")
+notices = command_group("notices", HELP.text)
 
 
 @notices.command("list")

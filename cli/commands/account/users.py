@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import described, rfc3339, value_of
 from cli.settings import ConsoleSettings, read_settings
@@ -29,7 +29,8 @@ PAGE_SIZE = 200
 DEFAULT_ORIGIN: Final = "http://localhost:8081"
 EVENT_COLUMNS = ["event_no", "time", "action", "user_id", "account_id", "object_id", "changes"]
 
-users = command_group("users")
+HELP = HelpLine(60, "Invite and disable the users of the web console.")
+users = command_group("users", HELP.text)
 
 
 @users.command()

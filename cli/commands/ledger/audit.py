@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.commands.account.accounts import get_account
 from cli.connection import call_service
 from cli.output import show_json
@@ -16,6 +16,8 @@ from legato_protos.metering.v1.statements_pb2 import AuditAccountRequest
 
 # An audit reads every row since the last closed month, and every event.
 TIMEOUT_S = 600.0
+
+HELP = HelpLine(200, "Check that the ledger is consistent.")
 
 
 @command()

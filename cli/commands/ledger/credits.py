@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account import bookings
 from cli.commands.account.accounts import balance_of, get_account
 from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, ServiceStubs, call_service, every_page
@@ -29,7 +29,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 
-credits = command_group("credits")
+HELP = HelpLine(80, "Grant and adjust credit, and show balances.")
+credits = command_group("credits", HELP.text)
 
 
 # An amount may begin with a minus, so unknown options are passed on as arguments.

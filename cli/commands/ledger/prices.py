@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.connection import call_service
 from cli.descriptions import rfc3339
 from legato_protos.metering.v1.statements_pb2 import ListPricesRequest, PriceVersion
@@ -16,6 +16,8 @@ MARGIN_COLUMNS = ["class", "provider", "model", "input", "cached_input", "cache_
 KINDS = ("input", "cached_input", "output")
 # What providers charge for, and the price that it is sold at.
 PRICES = {"input": "input", "cached_input": "cached_input", "cache_write": "input", "output": "output"}
+
+HELP = HelpLine(160, "Show the prices.")
 
 
 @command()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.command import CommandGroup, Invocation, shared_options
+from cli.command import CommandGroup, HelpLine, Invocation, shared_options
 from cli.commands.ledger.provider_bill import (
     BillColumns,
     BillMistake,
@@ -40,6 +40,8 @@ BILL_TABLE = (
     "day", "model", "only_in", "their_input", "our_input", "input_difference", "their_output", "our_output",
     "output_difference", "their_cost_usd", "our_cost_usd", "cost_difference_usd",
 )  # fmt: skip
+
+HELP = HelpLine(140, "Show revenue, cost and margin of all accounts.")
 
 
 @click.group("report", cls=CommandGroup, invoke_without_command=True)

@@ -6,7 +6,7 @@ from itertools import islice
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import described, money, tokens_of
@@ -20,6 +20,7 @@ TABLE_COLUMNS = [
 
 PRICES = ("input_nanos_per_million", "cached_input_nanos_per_million", "output_nanos_per_million")
 
+HELP = HelpLine(150, "Show the receipts of an account's requests.")
 requests = command_group(
     "requests", "Show the receipts of an account's requests: tokens, price and charge, never content."
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import described, tokens_of
@@ -22,6 +22,8 @@ HOUR = timedelta(hours=1)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
 # What rows add up; in a table, tokens are only named by their kind.
 SUMS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
+
+HELP = HelpLine(130, "Show an account's usage.")
 
 
 @command()

@@ -6,11 +6,13 @@ from pathlib import Path
 import click
 
 from cli.backups.settings import BackupSettings
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.settings import SettingsWrong, read_settings
 from services.chassis.errors import LegatoError
 from services.chassis.money import format_usd
 from services.chassis.settings import SettingsError
+
+HELP = HelpLine(210, "Back up all stores while the service runs.")
 
 
 @command()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
@@ -14,6 +14,7 @@ _folder_option = click.option(
     "--folder", type=click.Path(path_type=Path), help="The certificates' folder.  [default: certs in the data folder]"
 )
 
+HELP = HelpLine(190, "Create certificates for services on TCP.")
 certs = command_group(
     "certs",
     """Create a certificate authority, and certificates for the processes and programs that use TCP.

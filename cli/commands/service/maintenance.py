@@ -2,7 +2,7 @@
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.connection import call_service
 from cli.descriptions import described
 from legato_protos.auth.v1 import auth_pb2 as pb
@@ -11,7 +11,8 @@ DEFAULT_MESSAGE = "The service is under maintenance. Please retry later."
 DEFAULT_RETRY_AFTER_S = 60
 LONGEST_RETRY_AFTER_S = 86_400
 
-maintenance = command_group("maintenance")
+HELP = HelpLine(180, "Refuse new chats for a while, on every edge.")
+maintenance = command_group("maintenance", HELP.text)
 
 
 @maintenance.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision.completeness import require_complete
 from services.chassis.errors import LegatoError
@@ -32,6 +32,8 @@ class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 COLUMNS = ["service", "revision", "newest", "migrated_by"]
+
+HELP = HelpLine(230, "Migrate the databases.")
 
 
 @command()

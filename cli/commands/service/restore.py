@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.backups.settings import BackupSettings
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.settings import SettingsWrong, read_settings
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
@@ -29,6 +29,8 @@ EARLIER_SCHEMAS = (
     "The schemas are those of an earlier release, and were not audited: to go back, start that release; this one "
     "migrates them when its services start."
 )
+
+HELP = HelpLine(220, "Restore a backup.")
 
 
 @command()

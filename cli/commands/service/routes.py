@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.command import Invocation, command_group
+from cli.command import HelpLine, Invocation, command_group
 from cli.connection import CallRefused, call_service
 from cli.descriptions import described, value_of
 from cli.output import show_table
@@ -50,7 +50,8 @@ NOTHING_CHANGES = "nothing changes"
 FILE_WITH_MISTAKES = "mistaken"
 _Found = TypeVar("_Found")
 
-routes = command_group("routes")
+HELP = HelpLine(170, "Check and reload the routes, and show the state of their models.")
+routes = command_group("routes", HELP.text)
 
 
 @routes.command()

@@ -4,12 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.connection import NotRunning
 from cli.supervision.data_folder import is_supervised, read_processes
 from cli.supervision.health import HealthProbe
 
 COLUMNS = ["name", "pid", "restarts", "health"]
+
+HELP = HelpLine(20, "List the service's processes.")
 
 
 @command()

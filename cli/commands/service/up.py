@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
 from cli.output import ignoring_closed, open_closed_ones, show_json
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision import completeness, data_folder
@@ -43,6 +43,9 @@ CLOSING_S = 2.0
 
 class CannotStart(click.ClickException):
     pass
+
+
+HELP = HelpLine(10, "Start the whole service and keep it running.")
 
 
 @command()

@@ -2,7 +2,9 @@
 
 from importlib.metadata import version as version_of
 
-from cli.command import Invocation, command
+from cli.command import HelpLine, Invocation, command
+
+HELP = HelpLine(240, "Print the version.")
 
 
 @command()
