@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,11 @@ context_tokens = 8192
 max_output_tokens = 1024
 """ + "".join(f'\n[classes.{name}]\nmodels = ["none"]\n' for name in ("mezzo", "forte", "fortissimo"))
 
+
+# What is started with `nohup` ignores SIGHUP, and so does all that it starts: no terminal that closes would end it.
+_AS_IN_A_TERMINAL = (
+    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 # Whatever the machine has.
 ONE_OF_EACH = ("--workers", "1", "--routers", "1", "--metering", "1")
@@ -65,7 +71,8 @@ class Up:
                 command, variables, stdout=stdout, stderr=stderr
             )
         else:
-            self.process = subprocess.Popen([LEGATO, *command], stdout=stdout, stderr=stderr, env=variables)
+            launcher = [sys.executable, "-I", "-S", "-c", _AS_IN_A_TERMINAL, str(LEGATO)]
+            self.process = subprocess.Popen([*launcher, *command], stdout=stdout, stderr=stderr, env=variables)
         os.close(stdout)
         os.close(stderr)
         self.stdout, self._errors = os.fdopen(output), os.fdopen(errors)
