@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from msgspec.structs import replace
-
-from services.chassis.changes import Change, changes_between, to_json
+from services.chassis.changes import Change, to_json
 from services.metering.credit.ledger.holds import charged_hour_us
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.ledger.rules import apply
-from services.metering.credit.ledger.spend import NO_LIMITS, PastPeriod, SetSpendLimits, Spend, SpendBook
+from services.metering.credit.ledger.spend import NO_LIMITS, PastPeriod, Spend, SpendBook
 from services.metering.credit.prices import Prices
 from services.metering.credit.records import (
     CHARGES,
@@ -101,17 +99,6 @@ class BatchState:
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         account_id = operation.account_id
         account = self.accounts.get(account_id) or AccountBalance(account_id)
-        if isinstance(operation, SetSpendLimits):
-            limits = self.spend_book.limits_of(account_id, operation.key_id)
-            spend = self.spend_book.set_limits(operation)
-            self.accounts[account_id] = replace(account, has_spend_limits=True)
-            if spend.limits != limits:
-                told = to_json(changes_between(limits.settings, spend.limits.settings))
-                change = AccountChange(
-                    "spend_limits.changed", account_id, operation.key_id, *operation.changed_by, self.now_us, told
-                )
-                self.changes.append(change)
-            return spend  # type: ignore[return-value]
         hold = self.holds.get(operation.request_id) if isinstance(operation, RequestOperation) else None
         effect = apply(operation, self._context(operation, account, hold))
         if effect.account is not None and effect.account != account:
@@ -137,6 +124,10 @@ class BatchState:
             self.entries.append(effect.repayment)
         if effect.owed is not None:
             self.owed_changes[effect.owed.request_id] = effect.owed
+        if effect.spends:
+            self.spend_book.put(effect.spends)
+        if effect.change is not None:
+            self.changes.append(effect.change)
 
     def _tell_credit(self, operation: CreditOperation) -> None:
         if isinstance(operation, Grant | Adjust) and operation.is_by_command_line:
@@ -174,6 +165,8 @@ class BatchState:
             prices=self._prices,
             now_us=self.now_us,
             life_us=self._life_us,
+            spends=self.spend_book.spends,
+            new_spends=self.spend_book.new,
             claim=claim,
             claimant=claimant,
             live_holds=live_holds,

@@ -1,12 +1,13 @@
 """The context of a rule, and what a rule answers and changes."""
 
+from collections.abc import Mapping
 from typing import Generic
 
 import msgspec
 
-from services.metering.credit.ledger.spend import NO_LIMITS, SpendRoom
+from services.metering.credit.ledger.spend import NO_LIMITS, Spend, SpendRoom
 from services.metering.credit.prices import Prices
-from services.metering.credit.records import AccountBalance, AnswerT, Claim, Entry, Hold, OwedChange
+from services.metering.credit.records import AccountBalance, AccountChange, AnswerT, Claim, Entry, Hold, OwedChange
 
 
 class RuleContext(msgspec.Struct, frozen=True):
@@ -20,6 +21,9 @@ class RuleContext(msgspec.Struct, frozen=True):
     now_us: int
     # How long a hold lives before it is swept.
     life_us: int
+    # By their ids, for rules that set limits: the spends with limits, and those that get their first ones.
+    spends: Mapping[str, Spend]
+    new_spends: Mapping[str, Spend]
     # The claim on a Reserve's Idempotency-Key, and the hold of the request that owns it.
     claim: Claim | None = None
     claimant: Hold | None = None
@@ -44,3 +48,7 @@ class Effect(msgspec.Struct, Generic[AnswerT], frozen=True):
     # adds to what is owed.
     repayment: Entry | None = None
     owed: OwedChange | None = None
+    # The spends whose limits are set, or lowered by that.
+    spends: tuple[Spend, ...] = ()
+    # For the audit log.
+    change: AccountChange | None = None

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.credit.ledger import credits, holds, owed
+from services.metering.credit.ledger import credits, holds, owed, spend_limits
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
+from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits
 from services.metering.credit.records import (
     Adjust,
     AnswerT,
@@ -44,4 +45,6 @@ _RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
     Adjust: credits.adjust,
     ReturnPayment: owed.return_payment,
     RestorePayment: owed.restore_payment,
+    SetSpendLimits: spend_limits.set_limits,
+    InheritSpendLimits: spend_limits.inherit_limits,
 }

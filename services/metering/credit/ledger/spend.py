@@ -5,7 +5,7 @@ lowered. A charge counts in the day and the month of the hour that usage counts 
 the request's first charge, which may be over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -262,6 +262,13 @@ def spend_id(account_id: str, key_id: str) -> str:
     return f"{account_id}/{key_id}"
 
 
+def subject_id_of(spends: Mapping[str, Spend], account_id: str, key_id: str) -> str:
+    """Returns the id of the spend whose limits and counters apply to a key."""
+    own_id = spend_id(account_id, key_id)
+    found = spends.get(own_id)
+    return own_id if found is None or not found.shared_spend_id else found.shared_spend_id
+
+
 def with_limits(spend: Spend, limits: SpendLimits, account_limits: SpendLimits) -> Spend:
     """Returns it with other limits; refuses those of a key that exceed the account's."""
     period = limits.excess_over(account_limits) if spend.key_id != WHOLE_ACCOUNT else None
@@ -288,17 +295,17 @@ class SpendBook:
         self._past = dict(past or {})
         self.found = {spend.spend_id: spend for spend in found} if found else {}
         self.spends = {each: spend.at(now_us) for each, spend in self.found.items()} if found else {}
-        self._new = {spend.spend_id: spend for spend in new} if new else {}
+        self.new = {spend.spend_id: spend for spend in new} if new else {}
         # Only these are written: a new day by itself, or a refusal, leaves nothing.
         self.changed_ids: set[str] = set()
 
     def __bool__(self) -> bool:
-        return bool(self.spends or self._new)
+        return bool(self.spends or self.new)
 
     def room(self, account_id: str, key_id: str, hour_us: int | None = None) -> SpendRoom:
         """Returns what the limits of an account and of one of its keys leave to a charge that counts in an hour; None
         is now."""
-        found = (self.spends.get(self._subject_id(account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
+        found = (self.spends.get(subject_id_of(self.spends, account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
         return SpendRoom(
             tuple(each for spend in found if spend is not None for each in self._allowances(spend, hour_us))
         )
@@ -317,13 +324,7 @@ class SpendBook:
         ]
 
     def spend_of(self, account_id: str, key_id: str) -> Spend:
-        return self.spends[self._subject_id(account_id, key_id)]
-
-    def _subject_id(self, account_id: str, key_id: str) -> str:
-        """Returns the spend whose limits and counters apply to a key."""
-        own_id = spend_id(account_id, key_id)
-        found = self.spends.get(own_id)
-        return own_id if found is None or not found.shared_spend_id else found.shared_spend_id
+        return self.spends[subject_id_of(self.spends, account_id, key_id)]
 
     def count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         """Adds a charge, and a change of what is held, to the account and to the key."""
@@ -333,8 +334,8 @@ class SpendBook:
         if not held_change_nanos and not charged_nanos:
             return
         for key_id in {WHOLE_ACCOUNT, after.key_id}:
-            subject_id = self._subject_id(after.account_id, key_id)
-            for spends in (self.spends, self._new):
+            subject_id = subject_id_of(self.spends, after.account_id, key_id)
+            for spends in (self.spends, self.new):
                 if (spend := spends.get(subject_id)) is not None:
                     spends[subject_id] = spend.after(charged_nanos, hour_us, held_change_nanos)
                     self.changed_ids.add(subject_id)
@@ -349,41 +350,9 @@ class SpendBook:
             spend.account_id for each, spend in self.spends.items() if spend.held_nanos < 0 and each in self.changed_ids
         }
 
-    def limits_of(self, account_id: str, key_id: str) -> SpendLimits:
-        spend = self.spends.get(self._subject_id(account_id, key_id))
-        return SpendLimits() if spend is None else spend.limits
-
-    def set_limits(self, operation: SetSpendLimits) -> Spend:
-        account_id, limits = operation.account_id, operation.limits
-        whole = self.spends.get(spend_id(account_id, WHOLE_ACCOUNT))
-        subject_id = self._subject_id(account_id, operation.key_id)
-        known = self.spends.get(subject_id)
-        if operation.only_first and known is not None:
-            return replace(known, key_id=operation.key_id)
-        if isinstance(operation, InheritSpendLimits) and (replaced := self._share(operation)) is not None:
-            return replaced
-        spend = known or self._new[subject_id]
-        spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
-        self._new.pop(subject_id, None)
-        self.spends[subject_id] = spend
-        self.changed_ids.add(subject_id)
-        if operation.key_id == WHOLE_ACCOUNT:
-            for each in [each for each in self.spends.values() if each.account_id == account_id and each.key_id]:
-                self.spends[each.spend_id] = with_limits(each, each.limits.within(limits), limits)
-                self.changed_ids.add(each.spend_id)
-        return replace(spend, key_id=operation.key_id)
-
-    def _share(self, operation: InheritSpendLimits) -> Spend | None:
-        """Lets a key that was never used share what another has and counts; returns None if that has nothing."""
-        account_id, own_id = operation.account_id, spend_id(operation.account_id, operation.key_id)
-        used = self._new[own_id]
-        if used.total_spent_nanos or used.held_nanos:
-            message = "The key was used before, so it cannot replace another. Set its limits instead."
-            raise LegatoError(Reason.REQUEST_INVALID, message, param="key_id")
-        replaced = self.spends.get(self._subject_id(account_id, operation.replaced_key_id))
-        if replaced is None:
-            return None
-        del self._new[own_id]
-        self.spends[own_id] = Spend(own_id, account_id, operation.key_id, shared_spend_id=replaced.spend_id)
-        self.changed_ids.add(own_id)
-        return replace(replaced, key_id=operation.key_id)
+    def put(self, changed: Iterable[Spend]) -> None:
+        """Replaces spends by others with the same ids, or adds them."""
+        for spend in changed:
+            self.new.pop(spend.spend_id, None)
+            self.spends[spend.spend_id] = spend
+            self.changed_ids.add(spend.spend_id)

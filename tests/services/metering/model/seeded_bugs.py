@@ -23,7 +23,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.metering.credit.ledger import owed
+from services.metering.credit.ledger import owed, spend_limits
 from services.metering.credit.ledger import rules as ledger
 from services.metering.credit.ledger.batch_state import BatchState
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
@@ -232,18 +232,17 @@ def key_whose_account_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpendBook, "room", of_the_key)
 
 
+def copied_limits(rule: Rule, operation: InheritSpendLimits, context: RuleContext) -> Effect[Any]:
+    replaced = context.spends.get(spend_id(operation.account_id, operation.replaced_key_id))
+    if spend_id(operation.account_id, operation.key_id) in context.spends or replaced is None:
+        return rule(operation, context)
+    copy = SetSpendLimits(operation.account_id, operation.key_id, replaced.limits)
+    return spend_limits.set_limits(copy, context)
+
+
 def rotation_that_renews_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that replaces another has the same limits, and counts from zero."""
-    set_limits = SpendBook.set_limits
-
-    def copy_limits(book: SpendBook, operation: SetSpendLimits) -> Spend:
-        if isinstance(operation, InheritSpendLimits):
-            replaced = book.spends.get(spend_id(operation.account_id, operation.replaced_key_id))
-            if spend_id(operation.account_id, operation.key_id) not in book.spends and replaced is not None:
-                operation = SetSpendLimits(operation.account_id, operation.key_id, replaced.limits)
-        return set_limits(book, operation)
-
-    monkeypatch.setattr(SpendBook, "set_limits", copy_limits)
+    _break_rule(InheritSpendLimits, copied_limits, monkeypatch)
 
 
 LIMITS: Final[dict[str, Patch]] = {
