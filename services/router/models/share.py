@@ -30,6 +30,8 @@ class RouterShare:
         # Whether the whole limit is this router's.
         self.is_alone = False
         self._ceiling = 0
+        # What the last call said.
+        self._claimed_limit = 0
         self._until_s = -math.inf
         # All places were in use lately.
         self._contended_until_s = -math.inf
@@ -62,7 +64,10 @@ class RouterShare:
         return self.places - others
 
     def use(self, limit: int, gate: Gate) -> None:
-        """Makes this the limit, which chats reach through this gate from now on."""
+        """Makes this the limit, which chats reach through this gate from now on. Of a lower one than before, nothing is
+        this router's until metering has answered a call that names it."""
+        if limit < self.limit:
+            self._ceiling, self._contended_until_s = 0, -math.inf
         self.limit = limit
         self._gates = [gate, *(each for each in self._gates if each.running)]
 
@@ -103,11 +108,12 @@ class RouterShare:
         if not (held or wanted or self._is_counted):
             return None
         self._is_counted = bool(held or wanted)
+        self._claimed_limit = self.limit
         return pb.ShareClaim(limit_name=self.name, limit=self.limit, held=held, wanted=wanted)
 
     def renew(self, places: int, until_s: float, *, is_contended: bool) -> None:
         """Takes over metering's answer."""
-        self._ceiling, self._until_s = places, until_s
+        self._ceiling, self._until_s = 0 if self.limit < self._claimed_limit else places, until_s
         self._contended_until_s = self._clock.elapsed_s() + 2 * CALLS_EVERY_S if is_contended else -math.inf
 
     def _note_peak(self, refused: int = 0) -> None:

@@ -134,26 +134,19 @@ def chat_until(service: Service, served: int) -> Counter[int]:
     return statuses
 
 
-def shares(service: Service) -> list[int]:
-    return [row["share"] for row in service.legato("routes", "show") if row["class"] == "mezzo"]
-
-
 def test_concurrency_of_a_model_is_one_limit_of_all_routers(limited: Service, upstream: Upstream) -> None:
     upstream.default_reply = Reply(contents=["It", " rains"], event_delay_s=0.1)
     statuses = chat_until(limited, served=16)
     assert set(statuses) == {200, 429}
     assert upstream.most_running == LIMIT
     limited.kill("metering")
-    limited.follow_routes(limited.read_routes().replace(f"concurrency = {LIMIT}", "concurrency = 1"))
-    # Routers agree on the new limit at their next call.
-    chat_until(limited, served=1)
-    wait_until(lambda: sum(shares(limited)) <= 1)
     upstream.most_running = 0
+    limited.follow_routes(limited.read_routes().replace(f"concurrency = {LIMIT}", "concurrency = 1"))
     chat_until(limited, served=10)
     assert upstream.most_running == 1
     shown = [row for row in limited.legato("routes", "show") if row["class"] == "mezzo"]
     assert [row["limit"] for row in shown] == [1, 1]
-    assert sum(shares(limited)) <= 1
+    assert sum(row["share"] for row in shown) <= 1
 
 
 def test_places_of_a_killed_router_come_back(limited: Service, upstream: Upstream) -> None:

@@ -309,6 +309,35 @@ def test_changed_limit_holds_for_new_chats_and_is_used(changed: int) -> None:
     assert load.most == changed
 
 
+def test_routers_begin_no_chat_within_what_they_had_of_a_limit_that_was_lowered() -> None:
+    clock = FakeClock()
+    metering, routers = Metering(clock), [Router(f"host-{number}", clock) for number in range(2)]
+
+    def ask(router: Router) -> Call:
+        call = router.send()
+        call.arrive(metering)
+        return call
+
+    for router in (*routers, *routers):
+        router.begin_chat()
+        ask(router).return_()
+    for router in routers:
+        assert router.begin_chat()
+        router.end_chats(0)
+    late = ask(routers[0])
+    for router in routers:
+        router.reload(1)
+    assert [router.begin_chat() for router in routers] == [False, False]
+    # Nor by the answer to a call of before.
+    late.return_()
+    assert not routers[0].begin_chat()
+    for _ in range(4):
+        for router in routers:
+            ask(router).return_()
+            router.begin_chat()
+    assert sum(router.share.running for router in routers) == 1
+
+
 def test_idle_router_returns_all_and_says_nothing_more() -> None:
     load = Load(2, LIMIT, 1.0, one_router=False)
     load.run(5)
