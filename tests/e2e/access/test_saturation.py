@@ -38,7 +38,7 @@ def open_running(service: Service, upstream: Upstream, api_key: str) -> OpenChat
 
 
 def open_of_many_keys(service: Service, upstream: Upstream, count: int) -> list[OpenChat]:
-    """So many running chats, each of a key of its own: one key alone leaves places to keys that were refused lately."""
+    """Opens chats, each with a key of its own: one key alone leaves places to keys that were refused lately."""
     return [open_running(service, upstream, service.new_key(service.new_account())) for _ in range(count)]
 
 

@@ -16,8 +16,6 @@ from tests.services.metering.samples import ACCOUNT, adjust, ask, reserve
 from tests.services.metering.statements.test_rules import Calendar, calendar, fill, hasty
 from tests.support.fakes import FakeClock
 
-pytestmark = pytest.mark.sqlite_suffices
-
 __all__ = ["calendar", "hasty"]
 
 WAIT_S = 60.0

@@ -25,8 +25,6 @@ from services.rules.cost import least_hold_nanos
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 from tests.services.metering.servicers.messages import Ask, delivery, grant, refusal_of, reserve, settle
 
-pytestmark = pytest.mark.sqlite_suffices
-
 
 async def test_request_is_reserved_extended_and_settled(ask: Ask, admin: Any) -> None:
     await grant(admin, 1_000)

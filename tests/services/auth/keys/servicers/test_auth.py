@@ -12,8 +12,6 @@ from tests.services.auth.client import DAY_S, AuthClient, refusal_of
 from tests.services.auth.conftest import FakeSleep
 from tests.support.fakes import FakeClock
 
-pytestmark = pytest.mark.sqlite_suffices
-
 
 async def test_key_opens_everything_unless_it_was_restricted(client: AuthClient) -> None:
     account = await client.create_account()

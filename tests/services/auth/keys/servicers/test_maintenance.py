@@ -18,8 +18,6 @@ from tests.services.auth.client import AuthClient, ping
 from tests.services.auth.conftest import FakeSleep
 from tests.support.fakes import FakeClock
 
-pytestmark = pytest.mark.sqlite_suffices
-
 MESSAGE = "Back at noon."
 
 

@@ -27,8 +27,6 @@ from services.metering.credit.store.tables import spends
 from services.metering.limits.servicers.spend_limits import SpendLimitServicer
 from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, ask_each, grant, reserve, settle
 
-pytestmark = pytest.mark.sqlite_suffices
-
 # 100 chats of 10 nanos.
 LIMIT_NANOS = 1_000
 
