@@ -19,6 +19,7 @@ from services.router.models.fleet_limits import FleetLimits
 from services.router.models.servicer import RouteAdminServicer
 from services.router.models.states import ModelStates
 from services.router.providers import open_provider
+from services.router.reasoning.sealed_ids import open_seals
 from services.router.routes.key_watch import KeyWatch
 from services.router.routes.reload import Reload
 from services.router.routes.routes import Routes
@@ -43,7 +44,8 @@ class RouterService:
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = open_grounding(grounding_settings, clock, log, opened, process.full_disks)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
-        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
+        seals = open_seals(settings.reasoning_key or grounding_settings.grounding_key)
+        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory, seals)
         show_chats(completions, registry)
         show_prompt_memory(registry, prompt_memory)
         router = RouterServicer(completions, log, process.open_tracer())

@@ -18,7 +18,7 @@ from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.output_count import OutputCount
 from services.router.answers.tool_call_check import ToolCallCheck
-from services.router.answers.toolcalls import ToolCalls
+from services.router.answers.toolcalls import SealId, ToolCalls
 from services.router.answers.transcript import Transcript
 from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
@@ -87,16 +87,19 @@ class Relay:
         is_covered_whole: bool = False,
         call_check: ToolCallCheck | None = None,
         describe_calls: DescribeCalls | None = None,
+        seal_id: SealId | None = None,
     ) -> None:
         """Is called before the first piece. `longest_tokens` is by our count, and output beyond it violates the model's
         limit. `is_covered_whole` if the longest answer is already covered; `judge` is None if the usage was already
-        checked by the caller; `call_check` gets the tool calls that are sent."""
+        checked by the caller; `call_check` gets the tool calls that are sent; `seal_id` has their ids carry what the
+        model thought."""
         self._started: Started | None = started
         self._is_covered_whole = is_covered_whole
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
         self.describe_calls = describe_calls
+        self._calls.seal_id = seal_id
         self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:

@@ -33,6 +33,7 @@ from services.router.providers.base import (
     ProviderTimedOut,
 )
 from services.router.providers.http.answer_buffer import BufferBudget
+from services.router.reasoning.restoring import restore
 from services.router.routes.target import Target
 from services.router.schema.parameters import Parameters
 from services.router.trials.outcomes import CallOutcome, CallRole
@@ -82,6 +83,7 @@ class ModelSearch:
     """One chat's search for a model."""
 
     chat: ChatOpen
+    # As the model is sent it that is asked now.
     prompt: Prompt
     allowance: TokenAllowance
     attempts: Attempts
@@ -93,6 +95,7 @@ class ModelSearch:
     # Memory for whole answers.
     gather_budget: BufferBudget
     most_attempts: int
+    given_prompt: Prompt = field(init=False)
     key_id: str = field(init=False)
     counted: CountedPrompt = field(init=False)
     # Models to try last: others have a larger context window.
@@ -109,11 +112,13 @@ class ModelSearch:
     empty: Upstream | None = None
 
     def __post_init__(self) -> None:
+        self.given_prompt = self.prompt
         self.key_id = self.chat.key_id or self.chat.account_id
         self.counted = CountedPrompt(self.prompt.tokens, bool(self.prompt.tools.json), self.chat.account_id)
 
     async def try_model(self, model_state: ModelState) -> Upstream | None:
         """Tries one model; returns None if another may do better."""
+        await self._turn_to(model_state)
         target, chat = model_state.target, self.chat
         if self.models.route.refuse_cut_prompts and model_state.cut_prompts.cuts(self.prompt.tokens):
             self.refusals.no_room = too_long_for(model_state.cut_prompts.read_tokens)
@@ -135,8 +140,19 @@ class ModelSearch:
             return None
         return await self.make(planned, may_postpone=True)
 
+    async def _turn_to(self, model_state: ModelState) -> None:
+        """Has the prompt say what this model thought in earlier turns, and no other."""
+        given = self.given_prompt
+        if not given.messages.thoughts:
+            return
+        taken = model_state.provider.takes_back(model_state.target.model_name)
+        messages, thought_tokens = await restore(given.messages, taken)
+        self.prompt = replace(given, messages=messages, tokens=given.tokens + thought_tokens)
+        self.counted = self.counted._replace(tokens=self.prompt.tokens)
+
     async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
         """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
+        await self._turn_to(planned.model_state)
         self.attempts.refits += planned.is_refit or bool(planned.ignored) or not planned.streams
         upstream = await self._call(planned)
         again, self.again = self.again, None

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from legato_protos.router.v1.grounding_pb2 import PreviewGroundingResponse
@@ -21,6 +22,7 @@ from services.chassis.timing.deadlines import Clock, TimeLimit
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import DescribeCalls, Relay
 from services.router.answers.seam import Seam
+from services.router.answers.toolcalls import SealId
 from services.router.calls.continuation import (
     Continuation,
     OpenContinuation,
@@ -41,7 +43,10 @@ from services.router.prompts import tokens
 from services.router.prompts.conversation import digest_cache_key, digest_conversation, digest_instructions
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.reasoning.sealed_ids import ReasoningSeals, open_seals
+from services.router.reasoning.set_aside import may_have_thoughts, set_aside
 from services.router.routes.target import Target
+from services.router.schema.thoughts import Thought
 from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 
 
@@ -79,16 +84,18 @@ class _OpenedChat:
             chat = kept
         self.chat = chat
 
-    async def compose(self, character: Character) -> Prompt:
+    async def compose(self, character: Character, seals: ReasoningSeals) -> Prompt:
         """Returns the prompt, which alone refers to the caller's bytes from here on."""
         messages_json, tools_json = self.messages_json, self.tools_json
         self.messages_json = self.tools_json = b""
+        has_thoughts = may_have_thoughts(messages_json)
         prompt = await compose_prompt(
             messages_json,
             tools_json,
             character,
             tool_choice_json=self.chat.tool_choice_json,
             parameters_json=self.chat.parameters_json,
+            set_aside=partial(set_aside, seals=seals, account_id=self.chat.account_id) if has_thoughts else None,
         )
         if self.memory.charged:
             self.memory.grow_to(self._size_bytes + prompt.messages.object_bytes)
@@ -104,13 +111,16 @@ class Completions:
         log: Log,
         grounding: Grounding | None = None,
         prompt_memory: FairBudget | None = None,
+        seals: ReasoningSeals | None = None,
     ) -> None:
-        """`grounding` is None if it is not configured."""
+        """`grounding` is None if it is not configured; without `seals`, what models think is sealed by a key of this
+        process alone."""
         self.model_states = model_states
         self._targets = targets
         self._clock = clock
         self._log = log
         self._grounding = grounding
+        self._seals = seals or open_seals("")
         self._running = 0
         self._prompt_memory = prompt_memory or open_prompt_memory()
         # Time from a chat's arrival until a model is called, for metrics.
@@ -152,7 +162,7 @@ class Completions:
         character = self.model_states.routes.characters[class_id]
         opened = _OpenedChat(chat, self._prompt_memory)
         with opened.memory:
-            prompt = await opened.compose(character)
+            prompt = await opened.compose(character, self._seals)
         targets = self._models_of(class_id)
         # The smallest window of the class.
         context_tokens = min(target.context_tokens for target in targets)
@@ -175,7 +185,7 @@ class Completions:
         record.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self.model_states.routes.characters[record.class_id]
         record.character_version = character.version
-        prompt, cite = await opened.compose(character), None
+        prompt, cite = await opened.compose(character, self._seals), None
         if self.model_states.by_class[record.class_id].tells_conversations:
             # Before grounding adds to the client's messages, which follow the character.
             prompt.conversation = digest_conversation(chat.account_id, islice(prompt.messages.parsed, 1, None))
@@ -189,6 +199,7 @@ class Completions:
                 await self._converse_in_rounds(chat, grounded, grounded.tool, conversation, allowance, record)
                 return
             del grounded
+        has_tools = bool(prompt.tools.json)
         only_one_call, is_kept = prompt.parameters.wants_one_call, self._is_kept(record.class_id, chat, prompt)
         transcript = new_transcript() if is_kept else None
         record.relay = relay = Relay(
@@ -214,9 +225,18 @@ class Completions:
             is_covered_whole=is_covered,
             call_check=upstream.call_check,
             describe_calls=_describe_calls(record, upstream),
+            seal_id=self._seal_id(chat.account_id, upstream.model_state) if has_tools else None,
         )
         await self._pass_on(upstream, relay, record)
         failpoints.hit("router.finished")
+
+    def _seal_id(self, account_id: str, model_state: ModelState) -> SealId:
+        taken = model_state.provider.takes_back(model_state.target.model_name)
+
+        def seal(call_id: str, own_id: str, thoughts: Sequence[Thought]) -> str:
+            return self._seals.seal_id(call_id, own_id, taken.family_of(thoughts), thoughts, account_id)
+
+        return seal
 
     async def _pass_on(self, upstream: Upstream, relay: Relay, record: _ChatRecord) -> None:
         """Relays the answer, and what continues it if it is cut. The total timeout covers the models and the client,

@@ -9,7 +9,7 @@ model without being charged. Servers also differ in which of two fields of the s
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar, cast
 
 import msgspec
@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
+from services.router.schema.thoughts import Thoughts
 
 # Scanning this much JSON takes a fraction of a millisecond.
 SLICE_BYTES: Final = 256 * 1024
@@ -35,7 +36,7 @@ _NOTHING: Final = (NULL, Raw(b"[]"))
 # those.
 _PLAIN_BYTES: Final = len('{"role": "", "content": }')
 # Fields that may be any JSON.
-_MESSAGE_VALUES: Final = ("tool_calls", "refusal", "reasoning_content", "reasoning", "prefix", "partial")
+_MESSAGE_VALUES: Final = ("tool_calls", "refusal", "reasoning_content", "reasoning", "reasoning_details", "prefix", "partial")
 _PART_VALUES: Final = ("type", "text", "cache_control")
 _CALL_VALUES: Final = ("type", "extra_content")
 _FUNCTION_VALUES: Final = ("arguments",)
@@ -84,6 +85,8 @@ class MessageFields(Struct, Generic[_Content, _ToolCalls], gc=False, omit_defaul
     # Reasoning, which some models require back with their calls.
     reasoning_content: Raw = ABSENT
     reasoning: Raw = ABSENT
+    # A list of objects, for OpenRouter.
+    reasoning_details: Raw = ABSENT
     # Flags that the last message is the beginning of the answer.
     prefix: Raw = ABSENT
     partial: Raw = ABSENT
@@ -130,6 +133,8 @@ class Messages:
     lasting: int | None = None
     # A text for this turn alone, as a JSON string, which is sent at the end of the last lasting message.
     context: Raw | None = None
+    # What models have thought before, which only those of their families take back.
+    thoughts: Thoughts = field(default_factory=dict)
 
     @property
     def json(self) -> bytes:
@@ -157,7 +162,9 @@ class Messages:
             begin = bytes(given[0]).index(b"[") + 1
             given = (b"[" + msgspec.json.encode(message) + b",", memoryview(given[0])[begin:], *given[1:])
         lasting = None if self.lasting is None else self.lasting + (index < self.lasting)
-        return Messages(parsed, self.size_bytes, self.object_bytes, () if index else given, lasting, self.context)
+        given = () if index else given
+        thoughts = {at + (at >= index): carried for at, carried in self.thoughts.items()}
+        return Messages(parsed, self.size_bytes, self.object_bytes, given, lasting, self.context, thoughts)
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
@@ -179,12 +186,12 @@ class Messages:
         if not changed:
             return self
         parsed = [changed.get(index, message) for index, message in enumerate(self.parsed)]
-        return Messages(parsed, self.size_bytes, lasting=self.lasting, context=self.context)
+        return replace(self, parsed=parsed, object_bytes=0, _given=())
 
     def append(self, messages: list[Message]) -> "Messages":
         """Returns a copy with more messages at its end, which belong to this turn alone."""
         lasting = len(self.parsed) if self.lasting is None else self.lasting
-        return Messages(self.parsed + messages, self.size_bytes, lasting=lasting, context=self.context)
+        return replace(self, parsed=self.parsed + messages, object_bytes=0, _given=(), lasting=lasting)
 
 
 def decode_string(string_json: Raw) -> str:

@@ -1,5 +1,6 @@
 """The tools of a request, described and parsed once, and the calls that models answer with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -10,6 +11,7 @@ from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.schema.parameters import decoded
+from services.router.schema.thoughts import Thought
 
 # Values that stand for no schema.
 _NO_SCHEMA: Final = (Raw(), Raw(b"null"), Raw(b"{}"))
@@ -62,6 +64,8 @@ class ToolCallFragment(Struct, gc=False):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    # What the model thought before the call, as far as its next turn needs it.
+    thoughts: Sequence[Thought] = ()
 
     def __repr__(self) -> str:
         # Content is never printed.

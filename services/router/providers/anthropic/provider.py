@@ -1,7 +1,7 @@
 """Anthropic's Messages API."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +18,7 @@ from services.router.providers.base import (
     as_count,
     as_object,
 )
-from services.router.providers.http.http_provider import HttpProvider
+from services.router.providers.http.http_provider import NO_HEADERS, HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,
@@ -30,7 +30,9 @@ from services.router.providers.translation.turns import (
     UserTurn,
     read_conversation,
 )
+from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import KnownParameters, Parameters
+from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 from services.router.schema.tools import CallableFunctions, Function, Mode
 
 # The versions differ in the key's header, and in whether sampling parameters are accepted.
@@ -43,6 +45,17 @@ HIGHEST_TEMPERATURE = 1.0
 _MODEL_NAME = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
 _SYSTEM_INSIDE_SINCE = (5, 5)
 _FAMILIES_WITH_SYSTEM_INSIDE_SINCE = {"opus": (4, 8), "fable": (5, 0)}
+
+# Those that check what stands before a thought, unless they are told to leave it out if that was changed: clients
+# shorten conversations, and an operator may change the character.
+_BINDING_SINCE = (5, 5)
+_FAMILIES_THAT_BIND_SINCE = {"fable": (5, 1), "mythos": (5, 1)}
+_DROPS_CHANGED: Mapping[str, object] = {
+    "type": "adaptive",
+    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+}
+_BINDING_HEADERS: Mapping[str, str] = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
+_THOUGHTS = (ThinkingBlock, RedactedBlock)
 
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
 _OPENING = Text(Raw(b'"."'))
@@ -62,6 +75,7 @@ class AnthropicProvider(HttpProvider):
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         self._version = route.version
+        self._name = route.name
         self._marks_prefix = route.prompt_caching
         self._system_inside = route.system_inside
         super().__init__(route, timeouts, {"anthropic-version": route.version})
@@ -74,6 +88,13 @@ class AnthropicProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"
 
+    def takes_back(self, model_name: str) -> TakenBack:
+        # A signature is valid for the models of one vendor, and for some of these alone.
+        return TakenBack(f"anthropic {model_name}", f"anthropic {self._name} {model_name}", _THOUGHTS)
+
+    def _call_headers(self, call: ProviderCall) -> Mapping[str, str]:
+        return _BINDING_HEADERS if binds_thoughts(call) else NO_HEADERS
+
     def _refuses_stop(self, stop: str) -> bool:
         return not stop.strip()
 
@@ -83,12 +104,19 @@ class AnthropicProvider(HttpProvider):
         tools = call.tools.parsed
         functions = mark_prefix(conversation, tools.functions if tools else (), is_automatic=self._marks_prefix)
         request = merged(_request(call, conversation, functions, self._version), self._extra)
+        thinks = True
         if "thinking" in request:
             if not _may_think(request, conversation):
                 del request["thinking"]
-            elif request["thinking"] != _NO_THINKING:
+                thinks = False
+            elif request["thinking"] == _NO_THINKING:
+                thinks = False
+            else:
                 # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
+        if thinks and binds_thoughts(call):
+            request["thinking"] = merged(_DROPS_CHANGED, as_object(request.get("thinking")))
+        request["messages"] = _messages(conversation.turns, with_thoughts=thinks)
         call.ignore(_not_sent(call.parameters, request))
         if call.stream:
             request["stream"] = True
@@ -104,6 +132,15 @@ def takes_system_inside(model_name: str) -> bool:
     return (int(name["major"]), int(name["minor"] or 0)) >= since
 
 
+def binds_thoughts(call: ProviderCall) -> bool:
+    """Returns whether a call sends thoughts to a model that refuses them if anything before them was changed since."""
+    name = _MODEL_NAME.match(call.model_name) if call.messages.thoughts else None
+    if name is None:
+        return False
+    since = _FAMILIES_THAT_BIND_SINCE.get(name["family"], _BINDING_SINCE)
+    return (int(name["major"]), int(name["minor"] or 0)) >= since
+
+
 def _request(
     call: ProviderCall, conversation: Conversation, functions: Sequence[Function], version: str
 ) -> dict[str, object]:
@@ -111,7 +148,8 @@ def _request(
     request: dict[str, object] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
-        "messages": _messages(conversation.turns),
+        # Written last.
+        "messages": [],
     }
     if conversation.system:
         request["system"] = write_list(map(_text_block, conversation.system))
@@ -137,13 +175,13 @@ def _not_sent(parameters: Parameters, request: dict[str, object]) -> Iterator[st
             yield name
 
 
-def _messages(said: list[Turn]) -> Raw:
+def _messages(said: list[Turn], *, with_thoughts: bool) -> Raw:
     """Writes the messages; tool results and the user text after them are one turn, and the user's turn is first."""
     if isinstance(said[0], ModelTurn):
         said = [UserTurn([_OPENING]), *said]
     messages = []
     for role, together in groupby(said, _role):
-        content = write_list(block for turn in together for block in _blocks(turn))
+        content = write_list(block for turn in together for block in _blocks(turn, with_thoughts=with_thoughts))
         messages.append(msgspec.json.encode({"role": role, "content": content}))
     return joined(messages)
 
@@ -154,16 +192,33 @@ def _role(turn: Turn) -> str:
     return "assistant" if isinstance(turn, ModelTurn) else "user"
 
 
-def _blocks(turn: Turn) -> Iterator[dict[str, object]]:
+def _blocks(turn: Turn, *, with_thoughts: bool) -> Iterator[dict[str, object]]:
     if isinstance(turn, ResultsTurn):
         for result in turn.results:
             block = {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
             yield block | _mark(result.cache_control)
         return
-    yield from map(_text_block, turn.texts)
-    if isinstance(turn, ModelTurn):
-        for call in turn.calls:
-            yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
+    if not isinstance(turn, ModelTurn):
+        yield from map(_text_block, turn.texts)
+        return
+    thoughts = iter(turn.thoughts if with_thoughts else ())
+    thought = next(thoughts, None)
+    for place, text in enumerate(turn.texts):
+        while thought is not None and thought.texts_before <= place:
+            yield _thought_block(thought.block)
+            thought = next(thoughts, None)
+        yield _text_block(text)
+    for place, call in enumerate(turn.calls):
+        while thought is not None and thought.calls_before <= place:
+            yield _thought_block(thought.block)
+            thought = next(thoughts, None)
+        yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
+
+
+def _thought_block(block: ThinkingBlock | RedactedBlock) -> dict[str, object]:
+    if isinstance(block, RedactedBlock):
+        return {"type": "redacted_thinking", "data": block.data}
+    return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
 
 def _text_block(text: Text) -> dict[str, object]:
@@ -225,13 +280,21 @@ def _effort(parameters: KnownParameters) -> dict[str, object]:
 
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
-    """Returns whether thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last
-    call, or before the beginning of an answer, which were not kept. Its budget must also leave room for the answer."""
+    """Returns whether thinking may stay enabled. It excludes a forced tool call, and with a budget it needs the thoughts
+    before the last call, or before the beginning of an answer. Its budget must also leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
     # A tool result may be followed by user text in the same turn.
     turns = [turn for turn in conversation.turns[-3:] if not isinstance(turn, SystemTurn)]
     last = turns[-1]
-    is_after_call = any(isinstance(turn, ResultsTurn) for turn in turns[-2:])
+    lacks_thoughts = any(isinstance(turn, ResultsTurn) for turn in turns[-2:]) and not (
+        as_object(request["thinking"]).get("type") == "adaptive" or _begins_with_thought(conversation)
+    )
     # The route's; without one, the model decides.
     budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
-    return not (is_forced or is_after_call or isinstance(last, ModelTurn)) and budget_tokens < request["max_tokens"]
+    return not (is_forced or lacks_thoughts or isinstance(last, ModelTurn)) and budget_tokens < request["max_tokens"]
+
+
+def _begins_with_thought(conversation: Conversation) -> bool:
+    """Returns whether the last turn of the model begins with a thought, as one with calls must."""
+    turns = [turn for turn in conversation.turns if isinstance(turn, ModelTurn)]
+    return bool(turns and turns[-1].thoughts and not turns[-1].thoughts[0].texts_before)

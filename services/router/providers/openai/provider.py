@@ -12,11 +12,16 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
+from services.router.providers.google_signatures import needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
+from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
 from services.router.providers.translation.conversion import merged
+from services.router.reasoning.restoring import NOTHING, TakenBack
+from services.router.schema.messages import Messages
+from services.router.schema.thoughts import CallSignature, ReasoningDetail, ReasoningText, Thought
 
 CACHE_KEY_CHARACTERS: Final = 32
 # An access token, in place of an API key.
@@ -25,7 +30,15 @@ _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 class OpenAIProvider(HttpProvider):
     answer_type = CompletionAnswer
-    flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens")
+    flags = (
+        "no_store",
+        "short_call_ids",
+        "string_content",
+        "prompt_cache_key",
+        "always_max_tokens",
+        "reasoning_back",
+        "reasoning_needed",
+    )
 
     def __init__(
         self,
@@ -39,6 +52,9 @@ class OpenAIProvider(HttpProvider):
         self._key_header = host.key_header
         super().__init__(route, timeouts, host.no_store_headers if route.no_store else {}, tls=tls, socket=socket)
         self._route = route
+        self._reasoning_field = host.reasoning_field
+        self._takes_details = host.takes_reasoning_details
+        self._needs_signatures = host.needs_signatures
         if route.no_store:
             self._extra = merged(self._extra, dict(host.no_store_fields))
         self._extra_json = msgspec.json.encode(self._extra)
@@ -61,12 +77,32 @@ class OpenAIProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/chat/completions"
 
+    def takes_back(self, model_name: str) -> TakenBack:
+        name = model_name.rpartition("/")[2].partition(":")[0].lower()
+        if not self._route.reasoning_back:
+            return NOTHING
+        kinds: tuple[type[Thought], ...] = (ReasoningText, ReasoningDetail, CallSignature)
+        clients_kinds = kinds if self._takes_details else (ReasoningText, CallSignature)
+        if self._reasoning_field == "":
+            kinds = clients_kinds = (CallSignature,)
+        return TakenBack(f"openai {name}", f"openai {self._route.name} {name}", kinds, clients_kinds)
+
     def _write_body(self, call: ProviderCall) -> bytes:
+        if (messages := self._with_thoughts(call)) is not call.messages:
+            call = replace(call, messages=messages)
         if self._route.short_call_ids:
             call = replace(call, messages=shorten_call_ids(call.messages))
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
         return encode_call(call, self._route.output_field, self._extra_json, self._cache_key(call))
+
+    def _with_thoughts(self, call: ProviderCall) -> Messages:
+        messages = write_thoughts(call.messages, self._reasoning_field)
+        if self._route.reasoning_needed:
+            messages = fill_reasoning(messages)
+        if self._needs_signatures and needs_signatures(call.model_name):
+            messages = fill_signatures(messages)
+        return messages
 
     def _cache_key(self, call: ProviderCall) -> str:
         """Returns the key by which the provider finds the server that has the beginning of this prompt in its cache.
