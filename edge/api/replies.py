@@ -31,6 +31,9 @@ class HttpReply(Reply):
     def cite(self, citations: Sequence[router.Citation]) -> None:
         self._completion.cite(citations)
 
+    def add_reasoning_data(self, data: str) -> None:
+        self._completion.add_reasoning_data(data)
+
     def _all_headers(self) -> Headers:
         headers = self._headers
         if (started := self._started) is not None:
@@ -78,7 +81,7 @@ class StreamedReply(HttpReply):
         chunks = self._chunks.deltas(response)
         if not self.delivered:
             self.delivered = True
-            chunks = self._chunks.role(speaks=bool(response.contents) and not response.refusal) + chunks
+            chunks = self._chunks.role(speaks=_speaks(response)) + chunks
         self._writer.write(chunks)
 
     def write_packed(self, packed: bytes) -> None:
@@ -135,3 +138,8 @@ class WholeReply(HttpReply):
         headers = [JSON, (b"content-length", b"%d" % len(body)), *self._all_headers()]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _speaks(response: router.ChatResponse) -> bool:
+    """Returns whether an answer begins with text, or with thoughts, behind which there mostly is some."""
+    return bool(response.reasoning or (response.contents and not response.refusal))

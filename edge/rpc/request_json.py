@@ -18,6 +18,7 @@ from edge.wire.chat_request import (
     check_count,
     check_tool_count,
 )
+from edge.wire.completion_json import REASONING_FORMAT
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -82,6 +83,8 @@ def _check_elements(message: pb.Message, before: int, name: str) -> int:
 
 def _parameters(chat: pb.Chat) -> dict[str, object]:
     fields: dict[str, object] = {name: given for name in _TEXTS if (given := getattr(chat, name))}
+    if chat.include_reasoning:
+        fields["include_reasoning"] = True
     for name in ("parallel_tool_calls", "max_tokens"):
         if chat.HasField(name):
             fields[name] = getattr(chat, name)
@@ -142,6 +145,10 @@ async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
     for field in ("name", "tool_call_id", "refusal"):
         if given := getattr(message, field):
             fields[field] = given
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
+    if message.reasoning_data:
+        fields["reasoning_details"] = [{"format": REASONING_FORMAT, "data": message.reasoning_data}]
     return fields
 
 

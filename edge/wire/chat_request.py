@@ -21,6 +21,7 @@ from edge.wire.request_fields import (
     Content,
     ForcedTool,
     Message,
+    ReasoningField,
     ResponseFormatField,
     TextPart,
     ToolCall,
@@ -74,6 +75,8 @@ class ChatBody(Struct):
     ignored: tuple[str, ...] = ()
     # SHA-256 of the client's `prompt_cache_key`, whatever that is; empty if it sent none.
     prompt_cache_key_digest: bytes = b""
+    # Whether the client asked to be told what the model thinks.
+    shows_reasoning: bool = False
 
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
@@ -84,6 +87,7 @@ _modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
 _logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
 _response_format_decoder = msgspec.json.Decoder(ResponseFormatField)
+_reasoning_decoder = msgspec.json.Decoder(ReasoningField)
 _list_decoder = msgspec.json.Decoder(list[Raw])
 _content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Content)
 _part_decoder = msgspec.json.Decoder(TextPart)
@@ -133,7 +137,16 @@ async def decode_chat(body: bytes) -> ChatBody:
         names_tool_choice=bool(tool_choice_json),
         ignored=ignored,
         prompt_cache_key_digest=_digest(decoded.prompt_cache_key),
+        shows_reasoning=_shows_reasoning(decoded),
     )
+
+
+def _shows_reasoning(body: Body) -> bool:
+    """Returns whether reasoning is asked for: to say what it is to be like is to ask for it."""
+    if not body.reasoning or not (given := _present(body.reasoning)):
+        return bool(body.include_reasoning)
+    _check_field("reasoning", given, _reasoning_decoder)
+    return not _reasoning_decoder.decode(given).exclude
 
 
 def _digest(value: Raw) -> bytes:

@@ -114,6 +114,12 @@ class ResponseFormatField(Struct):
     json_schema: JsonSchema | None = None
 
 
+class ReasoningField(Struct):
+    """What OpenRouter's clients say of reasoning. Only whether it is shown is used here."""
+
+    exclude: bool | None = None
+
+
 class StreamOptions(Struct):
     """Accepted and ignored: a stream always ends with its usage."""
 
@@ -140,6 +146,8 @@ class Body(Struct):
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
     reasoning_effort: _Word | None = None
+    reasoning: Raw = ABSENT
+    include_reasoning: bool | None = None
     verbosity: _Word | None = None
     logit_bias: Raw = ABSENT
     response_format: Raw = ABSENT

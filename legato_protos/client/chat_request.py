@@ -51,6 +51,8 @@ class ChatOptions(TypedDict, total=False):
     reasoning_effort: str
     verbosity: str
     prompt_cache_key: str
+    # Whether the answer is to tell what the model thinks.
+    include_reasoning: bool
 
 
 def system(text: str) -> Message:
@@ -65,7 +67,13 @@ def assistant(answer: str | AnswerMessage, *, tool_calls: Iterable[ToolCall] = (
     """Builds the message of an earlier turn, from its text or from the answer as it came."""
     if isinstance(answer, str):
         return Message(role=ROLE_ASSISTANT, text=answer, tool_calls=tool_calls)
-    message = Message(role=ROLE_ASSISTANT, refusal=answer.refusal, tool_calls=answer.tool_calls)
+    message = Message(
+        role=ROLE_ASSISTANT,
+        refusal=answer.refusal,
+        tool_calls=answer.tool_calls,
+        reasoning=answer.reasoning,
+        reasoning_data=answer.reasoning_data,
+    )
     if answer.text:
         message.text = answer.text
     return message
@@ -115,6 +123,7 @@ def chat_from(messages: Messages, options: ChatOptions) -> Chat:
         reasoning_effort=options.get("reasoning_effort", ""),
         verbosity=options.get("verbosity", ""),
         prompt_cache_key=options.get("prompt_cache_key", ""),
+        include_reasoning=options.get("include_reasoning", False),
     )
 
 

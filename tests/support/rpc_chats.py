@@ -20,7 +20,15 @@ TOOL_MODES: Final = {
     "required": pb.TOOL_MODE_REQUIRED,
 }
 _SAMPLING: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
-_PLAIN: Final = ("model", "max_tokens", "parallel_tool_calls", "reasoning_effort", "verbosity", "prompt_cache_key")
+_PLAIN: Final = (
+    "model",
+    "max_tokens",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "verbosity",
+    "prompt_cache_key",
+    "include_reasoning",
+)
 
 
 def socket_of(data: Path) -> str:
@@ -61,6 +69,10 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
         made.parts.CopyFrom(pb.Parts(parts=[pb.Part(text=part["text"], **_mark(part)) for part in content]))
     for call in left.pop("tool_calls", ()):
         made.tool_calls.add(id=call["id"], **call["function"])
+    if (reasoning := left.pop("reasoning_content", None)) is not None:
+        made.reasoning = reasoning
+    for detail in left.pop("reasoning_details", ()):
+        made.reasoning_data = detail["data"]
     for name in list(left):
         setattr(made, name, left.pop(name))
     return made

@@ -150,7 +150,7 @@ class Gathering:
             pieces += [Piece([part], refuses=True) for part in parts_of(refusal)]
             pieces += [Piece(tool_calls=[fragment]) for fragment in fragments]
         pieces[-1].finish_reason = last.finish_reason if self.is_cut else self._finish_reason
-        pieces[-1].usage, pieces[-1].last = last.usage, True
+        pieces[-1].usage, pieces[-1].last, pieces[-1].thoughts = last.usage, True, last.thoughts
         return deque(pieces)
 
 

@@ -1,6 +1,6 @@
 """Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
@@ -24,6 +24,7 @@ from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.schema.thoughts import Thought
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that fails in mid-answer may report that as the finish reason.
@@ -33,6 +34,8 @@ _MOST_BYTES_A_CHARACTER = 4
 # Realistic text has no more characters per token than this.
 _MOST_CHARACTERS_A_TOKEN = 8
 
+# Seals the thoughts of a whole answer for the client; empty: they are too long.
+SealData = Callable[[Sequence[Thought]], str]
 # Finds what a whole answer cites.
 Cite = Callable[[str], list[Citation]]
 # Describes the calls made for an answer when it finishes: by what is charged, what the provider reported as far as that
@@ -52,10 +55,15 @@ class Relay:
         packs: bool = False,
         cite: Cite | None = None,
         transcript: Transcript | None = None,
+        shows_reasoning: bool = False,
     ) -> None:
         """`packs` if the caller takes ordinary pieces in their packed form. The text is kept in the transcript, if
         there is one; with `cite` there always is, so that the last message lists what the answer cites."""
         self._conversation = conversation
+        # Whether the client is told what the model thinks, and all of it so far, in its vendor's terms.
+        self._shows_reasoning = shows_reasoning
+        self._thoughts: list[Thought] = []
+        self._seal_data: SealData | None = None
         self._cite = cite
         self.transcript = Transcript() if transcript is None and cite is not None else transcript
         self._send_packed = conversation.send_packed if packs else None
@@ -88,18 +96,19 @@ class Relay:
         call_check: ToolCallCheck | None = None,
         describe_calls: DescribeCalls | None = None,
         seal_id: SealId | None = None,
+        seal_data: SealData | None = None,
     ) -> None:
         """Is called before the first piece. `longest_tokens` is by our count, and output beyond it violates the model's
         limit. `is_covered_whole` if the longest answer is already covered; `judge` is None if the usage was already
         checked by the caller; `call_check` gets the tool calls that are sent; `seal_id` has their ids carry what the
-        model thought."""
+        model thought, and `seal_data` the end of the answer."""
         self._started: Started | None = started
         self._is_covered_whole = is_covered_whole
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
         self.describe_calls = describe_calls
-        self._calls.seal_id = seal_id
+        self._calls.seal_id, self._seal_data = seal_id, seal_data
         self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
@@ -153,7 +162,7 @@ class Relay:
         deltas = self._deltas_of(piece) if piece.tool_calls else []
         count.add(text, deltas, hidden)
         if contents or deltas or hidden:
-            self._conversation.send_soon(self._response(contents, deltas, refuses=piece.refuses))
+            self._conversation.send_soon(self._response(contents, deltas, hidden, refuses=piece.refuses))
         return True
 
     def take_read(self, read: bytes) -> int:
@@ -205,12 +214,16 @@ class Relay:
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
                 contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
+        # Of a piece that is cut, nothing is told that may not be paid for.
+        reasoning = "" if is_cut else piece.hidden
+        if piece.last and self._shows_reasoning:
+            self._thoughts += piece.thoughts
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         is_ordinary = self.finished is None and self._started is None
         if is_ordinary and not (contents or deltas or piece.hidden):
             return not is_cut
-        response = self._response(contents, deltas, refuses=piece.refuses)
+        response = self._response(contents, deltas, reasoning, refuses=piece.refuses)
         if is_ordinary and self._conversation.has_room:
             self._conversation.send_soon(response)
         else:
@@ -229,6 +242,9 @@ class Relay:
         await self._conversation.send(self._response([], []))
 
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
+        if self._shows_reasoning:
+            for fragment in piece.tool_calls:
+                self._thoughts += fragment.thoughts
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
         return self._calls.take_turns(deltas)
 
@@ -249,8 +265,12 @@ class Relay:
             return None
         return told_tokens or None
 
-    def _response(self, contents: list[str], deltas: list[ToolCallDelta], *, refuses: bool = False) -> ChatResponse:
+    def _response(
+        self, contents: list[str], deltas: list[ToolCallDelta], reasoning: str = "", *, refuses: bool = False
+    ) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
+        if self._shows_reasoning and reasoning:
+            response.reasoning = reasoning
         if deltas:
             response.tool_calls.extend(deltas)
             if self._call_check is not None:
@@ -267,6 +287,8 @@ class Relay:
             self.transcript.add(contents)
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
+            if self._thoughts and self._seal_data is not None:
+                response.reasoning_data = self._seal_data(self._thoughts)
             if self._cite is not None and self.transcript is not None:
                 response.finished.citations.extend(self._cite(self.transcript.text))
         return response

@@ -197,7 +197,7 @@ class ModelSearch:
         gathers = not chat.stream
         gathering = Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens) if gathers else None
         call.sink = gathering or self.sink
-        call.is_traced = span is not None
+        call.is_traced, call.keeps_thoughts = span is not None, chat.shows_reasoning
         if span is not None and self.tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):

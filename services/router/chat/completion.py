@@ -20,7 +20,7 @@ from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, TimeLimit
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.relay import DescribeCalls, Relay
+from services.router.answers.relay import DescribeCalls, Relay, SealData
 from services.router.answers.seam import Seam
 from services.router.answers.toolcalls import SealId
 from services.router.calls.continuation import (
@@ -203,7 +203,12 @@ class Completions:
         only_one_call, is_kept = prompt.parameters.wants_one_call, self._is_kept(record.class_id, chat, prompt)
         transcript = new_transcript() if is_kept else None
         record.relay = relay = Relay(
-            conversation, only_one_call=only_one_call, packs=chat.takes_packed, cite=cite, transcript=transcript
+            conversation,
+            only_one_call=only_one_call,
+            packs=chat.takes_packed,
+            cite=cite,
+            transcript=transcript,
+            shows_reasoning=chat.shows_reasoning,
         )
         upstream = await self._targets.open(record.class_id, chat, prompt, allowance, record.attempts, relay)
         if is_kept:
@@ -226,6 +231,7 @@ class Completions:
             call_check=upstream.call_check,
             describe_calls=_describe_calls(record, upstream),
             seal_id=self._seal_id(chat.account_id, upstream.model_state) if has_tools else None,
+            seal_data=self._seal_data(chat.account_id, upstream.model_state) if chat.shows_reasoning else None,
         )
         await self._pass_on(upstream, relay, record)
         failpoints.hit("router.finished")
@@ -235,6 +241,14 @@ class Completions:
 
         def seal(call_id: str, own_id: str, thoughts: Sequence[Thought]) -> str:
             return self._seals.seal_id(call_id, own_id, taken.family_of(thoughts), thoughts, account_id)
+
+        return seal
+
+    def _seal_data(self, account_id: str, model_state: ModelState) -> SealData:
+        taken = model_state.provider.takes_back(model_state.target.model_name)
+
+        def seal(thoughts: Sequence[Thought]) -> str:
+            return self._seals.seal_data(taken.family_of(thoughts), thoughts, account_id)
 
         return seal
 

@@ -195,6 +195,8 @@ class ProviderAnswer(ABC):
             self.begin_piece()
         self.pieces[-1].last = True
         self.pieces[-1].usage = self.usage
+        if self.thoughts is not None:
+            self.pieces[-1].thoughts = self.thoughts.take()
         if self.usage is not None:
             self.usage.model_name = self._model_name
 

@@ -14,6 +14,7 @@ from services.router.prompts.fitting import Figures
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
+from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment, Tools
 
 
@@ -148,6 +149,8 @@ class Piece:
     usage: ProviderUsage | None = None
     # The answer is complete; only trailing bytes follow.
     last: bool = False
+    # With the last: what the model thought after its last call, in its vendor's terms.
+    thoughts: Sequence[Thought] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -100,6 +100,10 @@ class MessageFields(Struct, Generic[_Content, _ToolCalls], gc=False, omit_defaul
         return [] if content is ABSENT or content == NULL else [cast(Raw, content)]
 
     @property
+    def reasonings(self) -> tuple[Raw, Raw, Raw]:
+        return self.reasoning_content, self.reasoning, self.reasoning_details
+
+    @property
     def calls(self) -> Sequence[PastToolCall]:
         return self.tool_calls if isinstance(self.tool_calls, list) else ()
 
@@ -257,6 +261,8 @@ async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> 
     """Reads what a message may have besides a role and a text, and returns about how much memory that takes."""
     _drop_nothing(raw, _MESSAGE_VALUES)
     _check_string(raw.refusal)
+    if raw.role != "assistant":
+        raw.reasoning_details = ABSENT
     items, names = 0, [raw.name, raw.tool_call_id]
     if raw.content is not ABSENT and raw.content != NULL:
         if memoryview(raw.content)[0] == _BRACKET:

@@ -45,7 +45,9 @@ def run(socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> Run:
     def start(*upstreams: Upstream, **options: Any) -> AbstractAsyncContextManager[Router]:
         if any(isinstance(upstream, GoogleOpenAIUpstream) for upstream in upstreams):
             monkeypatch.setitem(known_hosts.HOSTS, "127.0.0.1", known_hosts.Host(needs_signatures=True))
-        targets = {target(f"model{number}"): upstream for number, upstream in enumerate(upstreams)}
+        targets = {
+            target(f"model{number}", 4_000_000, 1_000_000): upstream for number, upstream in enumerate(upstreams)
+        }
         return running_router(socket_folder, log, targets, **options)
 
     return start
