@@ -2,7 +2,8 @@
 
 A secret is generated when it is first needed. Without the peppers no key is known; without the grounding key notes and
 documents cannot be read; without the credential key users' email addresses are unknown, and passwords no longer sign
-in. With a new reasoning key, models have forgotten what they thought in the conversations that run. A new pair of keys for access tokens ends no session: tokens are valid for a minute.
+in. With a new reasoning key, models have forgotten what they thought in the conversations that run. A new pair of keys
+for access tokens ends no session: tokens are valid for a minute.
 """
 
 import secrets

@@ -107,9 +107,8 @@ def _service(installation: Installation, service: str, number: int, name: str) -
         for variable in (PEPPERS_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE):
             own[variable] = installation.secrets.get(variable, "")
     if service == "router":
-        for variable in (GROUNDING_KEY_VARIABLE, REASONING_KEY_VARIABLE):
-            if key := installation.secrets.get(variable):
-                own[variable] = key
+        keys = {name: installation.secrets.get(name, "") for name in (GROUNDING_KEY_VARIABLE, REASONING_KEY_VARIABLE)}
+        own |= {name: key for name, key in keys.items() if key}
     if service == "router" and count > 1:
         own |= _share_of_local_model(installation.settings, count)
     if service == "metering" and count > 1:

@@ -76,6 +76,8 @@ class ChatRequest(fields.Body, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
     reasoning_effort: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
+    include_reasoning: Annotated[bool, Meta(description="The answer tells what the model thinks.")] | None = None
+    reasoning: Annotated[fields.ReasoningField, Meta(description="The same, unless `exclude` is true.")] | None = None
     verbosity: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
     logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(description=IF_TAKEN)] | None = None
     functions: Annotated[None, Meta(description="Not supported: use `tools`.")] = None
@@ -133,6 +135,15 @@ class Annotation(_Response):
     url_citation: UrlCitation
 
 
+class ReasoningDetail(_Response):
+    """What the model thought, sealed: to be sent back as it is with the message."""
+
+    type: Literal["reasoning.encrypted"]
+    format: Literal["legato-v1"]
+    index: Literal[0]
+    data: str
+
+
 class ToolCallMade(_Response):
     """A call of one of the request's tools."""
 
@@ -148,6 +159,8 @@ class AnswerMessage(_Response):
     content: str | None
     refusal: str | None
     tool_calls: list[ToolCallMade] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning_details: list[ReasoningDetail] | UnsetType = UNSET
     annotations: list[Annotation] | UnsetType = UNSET
 
 
@@ -194,6 +207,8 @@ class Delta(_Response):
     content: str | UnsetType | None = UNSET
     refusal: str | UnsetType = UNSET
     tool_calls: list[ToolCallDelta] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning_details: list[ReasoningDetail] | UnsetType = UNSET
     annotations: list[Annotation] | UnsetType = UNSET
 
 

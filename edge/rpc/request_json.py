@@ -145,6 +145,11 @@ async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
     for field in ("name", "tool_call_id", "refusal"):
         if given := getattr(message, field):
             fields[field] = given
+    return fields | _past_reasoning(message)
+
+
+def _past_reasoning(message: pb.Message) -> dict[str, object]:
+    fields: dict[str, object] = {}
     if message.reasoning:
         fields["reasoning_content"] = message.reasoning
     if message.reasoning_data:

@@ -121,6 +121,9 @@ async def decode_chat(body: bytes) -> ChatBody:
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
+    shows_reasoning, is_used = _read_reasoning(decoded)
+    if not is_used:
+        ignored += ("reasoning",)
     if decoded.parallel_tool_calls is not None and not tool_names:
         # Servers refuse it without tools.
         ignored += ("parallel_tool_calls",)
@@ -137,16 +140,18 @@ async def decode_chat(body: bytes) -> ChatBody:
         names_tool_choice=bool(tool_choice_json),
         ignored=ignored,
         prompt_cache_key_digest=_digest(decoded.prompt_cache_key),
-        shows_reasoning=_shows_reasoning(decoded),
+        shows_reasoning=shows_reasoning,
     )
 
 
-def _shows_reasoning(body: Body) -> bool:
-    """Returns whether reasoning is asked for: to say what it is to be like is to ask for it."""
+def _read_reasoning(body: Body) -> tuple[bool, bool]:
+    """Returns whether reasoning is asked for, and whether all that is said of it is used. To say what it is to be like
+    is to ask for it."""
     if not body.reasoning or not (given := _present(body.reasoning)):
-        return bool(body.include_reasoning)
+        return bool(body.include_reasoning), True
     _check_field("reasoning", given, _reasoning_decoder)
-    return not _reasoning_decoder.decode(given).exclude
+    others = _fields_decoder.decode(given).keys() - {"exclude"}
+    return not _reasoning_decoder.decode(given).exclude, not others
 
 
 def _digest(value: Raw) -> bytes:

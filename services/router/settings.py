@@ -51,8 +51,8 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     otlp_endpoint: HttpAddress = ""
     # Whether a trace header is sent to providers.
     trace_upstream: bool = False
-    # The key that seals what models think in the ids of their calls, as `VERSION:HEX`, separated by commas. Empty: that of
-    # grounding, and without one a key of this router alone.
+    # The key that seals what models think in the ids of their calls, as `VERSION:HEX`, separated by commas. Empty: that
+    # of grounding, and without one a key of this router alone.
     reasoning_key: str = ""
     # A unix socket for a console.
     router_console_listen: str = ""

@@ -214,10 +214,9 @@ class Relay:
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
                 contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
+        self._thoughts += piece.thoughts
         # Of a piece that is cut, nothing is told that may not be paid for.
         reasoning = "" if is_cut else piece.hidden
-        if piece.last and self._shows_reasoning:
-            self._thoughts += piece.thoughts
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         is_ordinary = self.finished is None and self._started is None
@@ -242,9 +241,8 @@ class Relay:
         await self._conversation.send(self._response([], []))
 
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
-        if self._shows_reasoning:
-            for fragment in piece.tool_calls:
-                self._thoughts += fragment.thoughts
+        for fragment in piece.tool_calls:
+            self._thoughts += fragment.thoughts
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
         return self._calls.take_turns(deltas)
 

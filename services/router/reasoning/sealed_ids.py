@@ -48,7 +48,11 @@ class ReasoningSeals:
     def seal_id(self, call_id: str, own_id: str, family: str, thoughts: Sequence[Thought], account_id: str) -> str:
         """Returns the id that carries the thoughts; `call_id` itself if it would be too long. `own_id` is the vendor's,
         empty if it gave none that is unique."""
-        short = call_id if _PLAIN_ID.fullmatch(call_id) else f"{ID_PREFIX}{hashlib.sha256(call_id.encode()).hexdigest()[:24]}"
+        short = (
+            call_id
+            if _PLAIN_ID.fullmatch(call_id)
+            else f"{ID_PREFIX}{hashlib.sha256(call_id.encode()).hexdigest()[:24]}"
+        )
         carried = Carried(family, "" if own_id == short else own_id, thoughts)
         data = self._seal(carried, account_id, LONGEST_ID_CHARACTERS - len(short) - len(MARK))
         return f"{short}{MARK}{data}" if data else call_id

@@ -20,7 +20,6 @@ from services.router.schema.thoughts import (
     ReasoningDetail,
     ReasoningText,
     Thought,
-    Thoughts,
     characters_of,
 )
 
@@ -168,5 +167,3 @@ class _Reader:
             return False
         self.characters += characters
         return True
-
-

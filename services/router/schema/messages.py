@@ -36,7 +36,15 @@ _NOTHING: Final = (NULL, Raw(b"[]"))
 # those.
 _PLAIN_BYTES: Final = len('{"role": "", "content": }')
 # Fields that may be any JSON.
-_MESSAGE_VALUES: Final = ("tool_calls", "refusal", "reasoning_content", "reasoning", "reasoning_details", "prefix", "partial")
+_MESSAGE_VALUES: Final = (
+    "tool_calls",
+    "refusal",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "prefix",
+    "partial",
+)
 _PART_VALUES: Final = ("type", "text", "cache_control")
 _CALL_VALUES: Final = ("type", "extra_content")
 _FUNCTION_VALUES: Final = ("arguments",)

@@ -116,6 +116,8 @@ SERVED: Final = {
         ],
     ),
     "reasoning": Case({"reasoning_effort": "low", "verbosity": "high"}),
+    "reasoning that is shown": Case({"include_reasoning": True}, (Reply(reasoning=["So", " it is."]),)),
+    "reasoning that is not shown": Case(replies=(Reply(reasoning=["So", " it is."]),)),
     "max_tokens": Case({"max_tokens": 2}, (Reply(contents=RAIN, usage=None),)),
     "cut by the provider": Case({"max_tokens": 2**31 - 1}, (Reply(finish_reason="length"),)),
     "filtered": Case(replies=(Reply(finish_reason="content_filter"),)),

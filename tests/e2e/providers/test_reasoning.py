@@ -41,20 +41,20 @@ version = "v1"
 [models.deepseek]
 provider = "deepseek"
 name = "deepseek-v4-pro"
-context_tokens = 200000
-max_output_tokens = 20000
+context_tokens = 1000000
+max_output_tokens = 200000
 
 [models.claude]
 provider = "anthropic"
 name = "claude-opus-4-5"
-context_tokens = 200000
-max_output_tokens = 20000
+context_tokens = 1000000
+max_output_tokens = 200000
 
 [models.gemini]
 provider = "google"
 name = "gemini-3-pro"
-context_tokens = 200000
-max_output_tokens = 20000
+context_tokens = 1000000
+max_output_tokens = 200000
 
 [classes.mezzo]
 models = ["deepseek"]
@@ -123,9 +123,7 @@ def test_openais_own_client_goes_through_a_long_loop(
     address = thinking_service.base_url
     with openai.OpenAI(base_url=address, api_key=thinking_key, max_retries=0, http_client=plain_http()) as client:
         for _ in range(TURNS + 1):
-            message = (
-                ask(client, stream=stream, model=model, messages=messages, tools=[WEATHER]).choices[0].message
-            )
+            message = ask(client, stream=stream, model=model, messages=messages, tools=[WEATHER]).choices[0].message
             messages.append(message.model_dump(exclude_none=True))
             messages += results_of(message.tool_calls or ())
     assert messages[-1]["content"] == DONE
@@ -170,7 +168,9 @@ def test_program_goes_through_a_long_loop(
 
 @each_class
 @both_ways
-@pytest.mark.parametrize("asked", [{"include_reasoning": True}, {"reasoning": {"exclude": False}}], ids=["flag", "object"])
+@pytest.mark.parametrize(
+    "asked", [{"include_reasoning": True}, {"reasoning": {"exclude": False}}], ids=["flag", "object"]
+)
 def test_client_that_asks_is_told_what_the_model_thinks_and_sends_it_back(
     asked: Mapping[str, Any],
     model: str,

@@ -56,6 +56,7 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         reasoning_effort="low",
         verbosity="high",
         prompt_cache_key="ann",
+        include_reasoning=True,
     )
     assert json.loads(await render_chat(chat, is_streamed=True)) == {
         "model": "mezzo",
@@ -103,6 +104,7 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         "reasoning_effort": "low",
         "verbosity": "high",
         "prompt_cache_key": "ann",
+        "include_reasoning": True,
         "stream": True,
     }  # fmt: skip
 

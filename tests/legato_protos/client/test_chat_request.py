@@ -47,6 +47,7 @@ EVERYTHING: ChatOptions = {
     "reasoning_effort": "low",
     "verbosity": "high",
     "prompt_cache_key": "ann",
+    "include_reasoning": True,
 }
 
 

@@ -24,7 +24,7 @@ DONE: Final = "It rains."
 def thought_of(turn: int, size: int = 0) -> str:
     """Returns what a model thinks in a turn; text that does not compress well, if it is to be long."""
     words = (hashlib.sha256(f"{turn} {number}".encode()).hexdigest() for number in range(size // 65))
-    return " ".join([f"Turn {turn}: naïve 𝔘 thought.", *words])
+    return " ".join([f"Turn {turn}: naïve ✓ thought.", *words])
 
 
 @dataclass
@@ -170,7 +170,13 @@ class OpenRouterUpstream(_Thinking):
     """OpenRouter before a model whose details must come back as they were."""
 
     def _details(self, turn: int) -> list[dict[str, Any]]:
-        sealed = {"type": "reasoning.encrypted", "data": f"c2VhbGVk{turn}", "id": f"rs_{turn}", "format": "x", "index": 1}
+        sealed = {
+            "type": "reasoning.encrypted",
+            "data": f"c2VhbGVk{turn}",
+            "id": f"rs_{turn}",
+            "format": "x",
+            "index": 1,
+        }
         text = {"type": "reasoning.text", "text": thought_of(turn), "format": "x", "index": 0, "signature": f"s{turn}"}
         return [text, sealed]
 
@@ -296,7 +302,7 @@ class ThinkingClaude(AnthropicUpstream):
 
 
 class _ClaudeReply(AnthropicReply, kw_only=True):
-    said_blocks: list[dict[str, Any]] = []
+    said_blocks: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 def _signed(text: str) -> str:
@@ -323,7 +329,9 @@ def _claude_events(reply: _ClaudeReply) -> list[dict[str, Any]]:
         events.append({"type": "content_block_start", "index": index, "content_block": begun})
         events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
-    events.append({"type": "message_delta", "delta": {"stop_reason": reply.finish_reason}, "usage": {"output_tokens": 9}})
+    events.append(
+        {"type": "message_delta", "delta": {"stop_reason": reply.finish_reason}, "usage": {"output_tokens": 9}}
+    )
     return [*events, {"type": "message_stop"}]
 
 

@@ -10,6 +10,14 @@ from msgspec import Raw
 
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.anthropic.cache_marks import mark_prefix
+from services.router.providers.anthropic.past_thinking import (
+    BINDING_HEADERS,
+    THOUGHTS,
+    begins_with_thought,
+    binds_thoughts,
+    in_order,
+    leave_changed_out,
+)
 from services.router.providers.base import (
     CannotDo,
     ProviderCall,
@@ -23,6 +31,7 @@ from services.router.providers.translation.conversion import joined, merged, wri
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
+    PastCall,
     ResultsTurn,
     SystemTurn,
     Text,
@@ -32,7 +41,6 @@ from services.router.providers.translation.turns import (
 )
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import KnownParameters, Parameters
-from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 from services.router.schema.tools import CallableFunctions, Function, Mode
 
 # The versions differ in the key's header, and in whether sampling parameters are accepted.
@@ -45,17 +53,6 @@ HIGHEST_TEMPERATURE = 1.0
 _MODEL_NAME = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
 _SYSTEM_INSIDE_SINCE = (5, 5)
 _FAMILIES_WITH_SYSTEM_INSIDE_SINCE = {"opus": (4, 8), "fable": (5, 0)}
-
-# Those that check what stands before a thought, unless they are told to leave it out if that was changed: clients
-# shorten conversations, and an operator may change the character.
-_BINDING_SINCE = (5, 5)
-_FAMILIES_THAT_BIND_SINCE = {"fable": (5, 1), "mythos": (5, 1)}
-_DROPS_CHANGED: Mapping[str, object] = {
-    "type": "adaptive",
-    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-}
-_BINDING_HEADERS: Mapping[str, str] = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
-_THOUGHTS = (ThinkingBlock, RedactedBlock)
 
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
 _OPENING = Text(Raw(b'"."'))
@@ -90,10 +87,10 @@ class AnthropicProvider(HttpProvider):
 
     def takes_back(self, model_name: str) -> TakenBack:
         # A signature is valid for the models of one vendor, and for some of these alone.
-        return TakenBack(f"anthropic {model_name}", f"anthropic {self._name} {model_name}", _THOUGHTS)
+        return TakenBack(f"anthropic {model_name}", f"anthropic {self._name} {model_name}", THOUGHTS)
 
     def _call_headers(self, call: ProviderCall) -> Mapping[str, str]:
-        return _BINDING_HEADERS if binds_thoughts(call) else NO_HEADERS
+        return BINDING_HEADERS if binds_thoughts(call) else NO_HEADERS
 
     def _refuses_stop(self, stop: str) -> bool:
         return not stop.strip()
@@ -115,7 +112,7 @@ class AnthropicProvider(HttpProvider):
                 # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if thinks and binds_thoughts(call):
-            request["thinking"] = merged(_DROPS_CHANGED, as_object(request.get("thinking")))
+            request["thinking"] = leave_changed_out(as_object(request.get("thinking")))
         request["messages"] = _messages(conversation.turns, with_thoughts=thinks)
         call.ignore(_not_sent(call.parameters, request))
         if call.stream:
@@ -129,15 +126,6 @@ def takes_system_inside(model_name: str) -> bool:
     if name is None:
         return False
     since = _FAMILIES_WITH_SYSTEM_INSIDE_SINCE.get(name["family"], _SYSTEM_INSIDE_SINCE)
-    return (int(name["major"]), int(name["minor"] or 0)) >= since
-
-
-def binds_thoughts(call: ProviderCall) -> bool:
-    """Returns whether a call sends thoughts to a model that refuses them if anything before them was changed since."""
-    name = _MODEL_NAME.match(call.model_name) if call.messages.thoughts else None
-    if name is None:
-        return False
-    since = _FAMILIES_THAT_BIND_SINCE.get(name["family"], _BINDING_SINCE)
     return (int(name["major"]), int(name["minor"] or 0)) >= since
 
 
@@ -201,24 +189,13 @@ def _blocks(turn: Turn, *, with_thoughts: bool) -> Iterator[dict[str, object]]:
     if not isinstance(turn, ModelTurn):
         yield from map(_text_block, turn.texts)
         return
-    thoughts = iter(turn.thoughts if with_thoughts else ())
-    thought = next(thoughts, None)
-    for place, text in enumerate(turn.texts):
-        while thought is not None and thought.texts_before <= place:
-            yield _thought_block(thought.block)
-            thought = next(thoughts, None)
-        yield _text_block(text)
-    for place, call in enumerate(turn.calls):
-        while thought is not None and thought.calls_before <= place:
-            yield _thought_block(thought.block)
-            thought = next(thoughts, None)
-        yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
-
-
-def _thought_block(block: ThinkingBlock | RedactedBlock) -> dict[str, object]:
-    if isinstance(block, RedactedBlock):
-        return {"type": "redacted_thinking", "data": block.data}
-    return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+    for part in in_order(turn, with_thoughts=with_thoughts):
+        if isinstance(part, Text):
+            yield _text_block(part)
+        elif isinstance(part, PastCall):
+            yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
+        else:
+            yield part
 
 
 def _text_block(text: Text) -> dict[str, object]:
@@ -280,21 +257,16 @@ def _effort(parameters: KnownParameters) -> dict[str, object]:
 
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
-    """Returns whether thinking may stay enabled. It excludes a forced tool call, and with a budget it needs the thoughts
-    before the last call, or before the beginning of an answer. Its budget must also leave room for the answer."""
+    """Returns whether thinking may stay enabled. It excludes a forced tool call, and with a budget it needs the
+    thoughts before the last call, or before the beginning of an answer. Its budget must also leave room for the
+    answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
     # A tool result may be followed by user text in the same turn.
     turns = [turn for turn in conversation.turns[-3:] if not isinstance(turn, SystemTurn)]
     last = turns[-1]
     lacks_thoughts = any(isinstance(turn, ResultsTurn) for turn in turns[-2:]) and not (
-        as_object(request["thinking"]).get("type") == "adaptive" or _begins_with_thought(conversation)
+        as_object(request["thinking"]).get("type") == "adaptive" or begins_with_thought(conversation)
     )
     # The route's; without one, the model decides.
     budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
     return not (is_forced or lacks_thoughts or isinstance(last, ModelTurn)) and budget_tokens < request["max_tokens"]
-
-
-def _begins_with_thought(conversation: Conversation) -> bool:
-    """Returns whether the last turn of the model begins with a thought, as one with calls must."""
-    turns = [turn for turn in conversation.turns if isinstance(turn, ModelTurn)]
-    return bool(turns and turns[-1].thoughts and not turns[-1].thoughts[0].texts_before)

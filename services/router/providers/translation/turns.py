@@ -270,8 +270,9 @@ def _divided(texts: list[Text], characters: int) -> tuple[list[Text], int]:
             return texts, number
         said = decode_string(text.json)
         if characters < len(said):
-            first, second = Text(encode_string(said[:characters])), Text(
-                encode_string(said[characters:]), text.cache_control
+            first, second = (
+                Text(encode_string(said[:characters])),
+                Text(encode_string(said[characters:]), text.cache_control),
             )
             halves = [half for half in (first, second) if _says_something(half.json)]
             return [*texts[:number], *halves, *texts[number + 1 :]], number + (halves[:1] == [first])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ async def test_prompt_of_a_later_turn_begins_with_the_bytes_of_the_turn_before(
         name = "contents" if vendor is ThinkingGemini else "messages"
         prompts = [request.json[name] for request in upstream.requests]
     assert len(prompts) == 4
-    for earlier, later in zip(prompts, prompts[1:], strict=False):
+    for earlier, later in pairwise(prompts):
         unmarked = [_without_marks(prompt[: len(earlier)]) for prompt in (earlier, later)]
         assert unmarked[0] == unmarked[1]
 
@@ -266,7 +267,7 @@ async def test_prompt_is_counted_with_what_its_model_is_sent(run: Run) -> None:
         for _ in range(3):
             answer = await conversation.step()
             counted.append(answer.responses[0].prompt_tokens)
-        growth = [later - earlier for earlier, later in zip(counted, counted[1:], strict=False)]
+        growth = [later - earlier for earlier, later in pairwise(counted)]
     # Some 12,000 tokens a thought, as it was counted when it was written, and not the longer ids.
     written = answer.responses[-1].output_tokens
     assert all(0.9 * written < grown < 1.2 * written for grown in growth), (growth, written)
