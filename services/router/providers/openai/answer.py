@@ -250,9 +250,8 @@ class CompletionAnswer(ProviderAnswer):
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:
     function = call.function or _Function()
-    arguments, thoughts = _read_arguments(function.arguments), ()
-    if call.extra_content is not ABSENT:
-        thoughts = _read_signatures(call.extra_content)
+    arguments = _read_arguments(function.arguments)
+    thoughts = () if call.extra_content is ABSENT else _read_signatures(call.extra_content)
     return ToolCallFragment(call.index, call.id, function.name, arguments, thoughts)
 
 

@@ -61,7 +61,7 @@ def fill_reasoning(messages: Messages) -> Messages:
     lacking = {
         index: msgspec.structs.replace(message, reasoning_content=NO_REASONING)
         for index, message in enumerate(messages.parsed)
-        if message.role == "assistant" and message.reasoning_content is ABSENT
+        if message.role == "assistant" and message.reasoning_content is ABSENT and message.reasoning is ABSENT
     }
     return messages.replace(lacking)
 
