@@ -136,7 +136,7 @@ class Annotation(_Response):
 
 
 class ReasoningDetail(_Response):
-    """What the model thought, sealed: to be sent back as it is with the message."""
+    """The model's thoughts, sealed: they are sent back as they are with the message."""
 
     type: Literal["reasoning.encrypted"]
     format: Literal["legato-v1"]

@@ -115,7 +115,7 @@ class ResponseFormatField(Struct):
 
 
 class ReasoningField(Struct):
-    """What OpenRouter's clients say of reasoning. Only whether it is shown is used here."""
+    """Wishes for reasoning in OpenRouter's words. Only whether it is shown is used here."""
 
     exclude: bool | None = None
 

@@ -22,7 +22,7 @@ from services.router.schema.thoughts import (
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What a model takes back."""
+    """The thoughts that a model takes back."""
 
     # What models are called that understand each other's thoughts.
     family: str

@@ -1,4 +1,4 @@
-"""What a model thinks before it calls tools, as far as the next turn needs it back, in each vendor's own terms."""
+"""The thoughts of a model before it calls tools, as far as the next turn needs them, in each vendor's own terms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -48,7 +48,7 @@ Thought = ReasoningText | ReasoningDetail | ThinkingBlock | RedactedBlock | Call
 
 
 class Carried(Struct, frozen=True, array_like=True, gc=False):
-    """What one tool call, or one message, carries from a turn to the next."""
+    """The thoughts that one tool call, or one message, carries from a turn to the next."""
 
     # Whose thoughts they are. Others would refuse them.
     family: str
