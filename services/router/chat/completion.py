@@ -44,7 +44,7 @@ from services.router.prompts.conversation import digest_cache_key, digest_conver
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.reasoning.sealed_ids import ReasoningSeals, open_seals
-from services.router.reasoning.set_aside import may_have_thoughts, set_aside
+from services.router.reasoning.set_aside import set_aside
 from services.router.routes.target import Target
 from services.router.schema.thoughts import Thought
 from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
@@ -88,14 +88,13 @@ class _OpenedChat:
         """Returns the prompt, which alone refers to the caller's bytes from here on."""
         messages_json, tools_json = self.messages_json, self.tools_json
         self.messages_json = self.tools_json = b""
-        has_thoughts = may_have_thoughts(messages_json)
         prompt = await compose_prompt(
             messages_json,
             tools_json,
             character,
             tool_choice_json=self.chat.tool_choice_json,
             parameters_json=self.chat.parameters_json,
-            set_aside=partial(set_aside, seals=seals, account_id=self.chat.account_id) if has_thoughts else None,
+            set_aside=partial(set_aside, seals=seals, account_id=self.chat.account_id),
         )
         if self.memory.charged:
             self.memory.grow_to(self._size_bytes + prompt.messages.object_bytes)

@@ -18,16 +18,16 @@ import msgspec
 
 from services.chassis.sealing import KEY_BYTES, CannotOpen, Sealed, VersionedSealer
 from services.chassis.versioned_secrets import parse_versioned_secrets
-from services.router.schema.thoughts import Carried, Thought, characters_of
+from services.router.schema.thoughts import MARK, Carried, Thought, characters_of
 
 KEY_VARIABLE: Final = "LEGATO_REASONING_KEY"
 # How OpenAI's ids begin, and so all that clients get.
 ID_PREFIX: Final = "call_"
-# Ends the part of an id that is as short as any other's.
-MARK: Final = "__lgt"
 # Clients have no limit of their own below this, and agents resend all ids of a conversation with every turn.
 LONGEST_ID_CHARACTERS: Final = 48 * 1024
-# What is longer would not fit either, so it is not even compressed. Prose shrinks to less than half.
+# What is longer would not fit either, so it is not even compressed, which takes milliseconds. Prose shrinks to less
+# than half.
+MOST_CHARACTERS_IN_ID: Final = 128 * 1024
 MOST_CHARACTERS: Final = 256 * 1024
 # Of what is told to clients that ask for reasoning, which no client shortens.
 LONGEST_DATA_CHARACTERS: Final = 512 * 1024
@@ -54,6 +54,8 @@ class ReasoningSeals:
             else f"{ID_PREFIX}{hashlib.sha256(call_id.encode()).hexdigest()[:24]}"
         )
         carried = Carried(family, "" if own_id == short else own_id, thoughts)
+        if characters_of(thoughts) > MOST_CHARACTERS_IN_ID:
+            return call_id
         data = self._seal(carried, account_id, LONGEST_ID_CHARACTERS - len(short) - len(MARK))
         return f"{short}{MARK}{data}" if data else call_id
 

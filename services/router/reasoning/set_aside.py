@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Raw
 
 from services.chassis.timing.yielder import Yielder
-from services.router.reasoning.sealed_ids import ID_PREFIX, MARK, ReasoningSeals
+from services.router.reasoning.sealed_ids import ID_PREFIX, ReasoningSeals
 from services.router.schema.messages import ABSENT, SLICE_BYTES, Message, Messages, PastToolCall, decode_string
 from services.router.schema.thoughts import (
+    MARK,
     OF_MESSAGE,
     Carried,
     ReasoningDetail,
@@ -30,8 +31,6 @@ CLIENTS_OWN: Final = ""
 # Of all thoughts of a prompt; what is older is left out.
 MOST_CHARACTERS: Final = 8 * 1024 * 1024
 
-_IN_IDS: Final = MARK.encode()
-_IN_FIELDS: Final = b'"reasoning'
 _QUOTE: Final = ord('"')
 
 # Opens an id, or the data of a detail.
@@ -48,13 +47,10 @@ _details = msgspec.json.Decoder(list[Raw])
 _detail = msgspec.json.Decoder(_Detail)
 
 
-def may_have_thoughts(messages_json: bytes) -> bool:
-    """Returns whether messages may carry any. Hardly any do, and a search of the bytes takes microseconds."""
-    return _IN_IDS in messages_json or _IN_FIELDS in messages_json
-
-
 async def set_aside(messages: Messages, seals: ReasoningSeals, account_id: str) -> Messages:
-    """Returns the messages without what they carry, and that beside them."""
+    """Returns the messages without what they carry, and that beside them; the same if they carry nothing."""
+    if not messages.carries_thoughts:
+        return messages
     reader = _Reader(seals, account_id)
     yielder = Yielder(SLICE_BYTES)
     parsed = messages.parsed.copy()
@@ -63,8 +59,14 @@ async def set_aside(messages: Messages, seals: ReasoningSeals, account_id: str) 
         parsed[index] = reader.read(index, parsed[index])
         await yielder.spend(reader.take_cost())
     parsed = [reader.with_short_result_id(message) for message in parsed]
-    size = messages.object_bytes + reader.characters
-    return dataclasses.replace(messages, parsed=parsed, thoughts=reader.thoughts, object_bytes=size, _given=())
+    return dataclasses.replace(
+        messages,
+        parsed=parsed,
+        thoughts=reader.thoughts,
+        carries_thoughts=False,
+        object_bytes=messages.object_bytes + reader.characters,
+        _given=(),
+    )
 
 
 class _Reader:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
-from services.router.schema.thoughts import Thoughts
+from services.router.schema.thoughts import MARK, Thoughts
 
 # Scanning this much JSON takes a fraction of a millisecond.
 SLICE_BYTES: Final = 256 * 1024
@@ -147,6 +147,8 @@ class Messages:
     context: Raw | None = None
     # What models have thought before, which only those of their families take back.
     thoughts: Thoughts = field(default_factory=dict)
+    # Whether ids or fields of the messages still have some of that.
+    carries_thoughts: bool = False
 
     @property
     def json(self) -> bytes:
@@ -176,7 +178,7 @@ class Messages:
         lasting = None if self.lasting is None else self.lasting + (index < self.lasting)
         given = () if index else given
         thoughts = {at + (at >= index): carried for at, carried in self.thoughts.items()}
-        return Messages(parsed, self.size_bytes, self.object_bytes, given, lasting, self.context, thoughts)
+        return replace(self, parsed=parsed, _given=given, lasting=lasting, thoughts=thoughts)
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
@@ -248,6 +250,7 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
     await yielder.spend(len(messages_json))
     parsed: list[Message] = []
     are_plain, object_bytes = True, BYTES_PER_OBJECT * len(raw_messages)
+    carries_thoughts = False
     for raw_message in raw_messages:
         raw = _message.decode(raw_message)
         # Parts and calls are replaced in place.
@@ -257,12 +260,22 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
         if not is_text or size_bytes > _PLAIN_BYTES + len(raw.role) + len(content):
             are_plain = False
             object_bytes += await _read_fields(raw, message, yielder)
+            carries_thoughts = carries_thoughts or _carries_thoughts(message)
         if message.role == "developer":
             # All providers accept `system`.
             message.role, are_plain = "system", False
         parsed.append(message)
         await yielder.spend(size_bytes)
-    return Messages(parsed, len(messages_json), object_bytes, (messages_json,) if are_plain else ())
+    given = (messages_json,) if are_plain else ()
+    return Messages(parsed, len(messages_json), object_bytes, given, carries_thoughts=carries_thoughts)
+
+
+def _carries_thoughts(message: Message) -> bool:
+    if any(given is not ABSENT for given in message.reasonings):
+        return True
+    if message.tool_call_id is not None:
+        return MARK in message.tool_call_id
+    return any(MARK in call.id for call in message.calls if call.id is not None)
 
 
 async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> int:

@@ -61,6 +61,8 @@ class Carried(Struct, frozen=True, array_like=True, gc=False):
         return "Carried(...)"
 
 
+# Ends the part of a call's id that is as short as any other's. What it carries follows.
+MARK: Final = "__lgt"
 # The key of what belongs to a message rather than to one of its calls.
 OF_MESSAGE: Final = -1
 # By the message's index, and by that of its call.

@@ -11,7 +11,8 @@ import pytest
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.router.providers.openai import known_hosts
-from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS, MARK
+from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS
+from services.router.schema.thoughts import MARK
 from tests.services.router.harness import Router, running_router, target
 from tests.services.router.reasoning.loops import Conversation
 from tests.support.upstreams.openai import Reply, Upstream

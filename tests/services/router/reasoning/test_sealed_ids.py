@@ -1,7 +1,7 @@
 import pytest
 
-from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS, MARK, ReasoningSeals, open_seals
-from services.router.schema.thoughts import Carried, ReasoningText, ThinkingBlock
+from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS, ReasoningSeals, open_seals
+from services.router.schema.thoughts import MARK, Carried, ReasoningText, ThinkingBlock
 
 THOUGHTS = (ThinkingBlock("naïve", "c2ln", at=3), ReasoningText("so ✓ it is", "reasoning"))
 KEYS = {1: b"a" * 32, 2: b"b" * 32}

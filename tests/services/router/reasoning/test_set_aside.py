@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from services.router.reasoning.sealed_ids import ReasoningSeals
-from services.router.reasoning.set_aside import CLIENTS_OWN, FORMAT, may_have_thoughts, set_aside
+from services.router.reasoning.set_aside import CLIENTS_OWN, FORMAT, set_aside
 from services.router.schema.messages import Messages, read_messages
 from services.router.schema.thoughts import OF_MESSAGE, Carried, ReasoningDetail, ReasoningText
 
@@ -19,9 +19,7 @@ def seals() -> ReasoningSeals:
 
 
 async def aside(seals: ReasoningSeals, *messages: Any) -> Messages:
-    given = json.dumps(messages).encode()
-    assert may_have_thoughts(given)
-    return await set_aside(await read_messages(given), seals, ACCOUNT)
+    return await set_aside(await read_messages(json.dumps(messages).encode()), seals, ACCOUNT)
 
 
 def called(*ids: str, **fields: Any) -> list[dict[str, Any]]:
@@ -34,8 +32,9 @@ def sent(messages: Messages) -> Any:
     return json.loads(messages.json)
 
 
-def test_messages_without_marks_are_not_looked_at() -> None:
-    assert not may_have_thoughts(json.dumps([USER, *called("call_1")]).encode())
+async def test_messages_that_carry_nothing_are_the_same(seals: ReasoningSeals) -> None:
+    messages = await read_messages(json.dumps([USER, *called("call_1"), USER]).encode())
+    assert await set_aside(messages, seals, ACCOUNT) is messages
 
 
 async def test_ids_become_short_in_calls_and_results(seals: ReasoningSeals) -> None:
