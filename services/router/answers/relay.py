@@ -1,6 +1,6 @@
 """Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
@@ -15,15 +15,17 @@ from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
+from services.router.answers.answer_end import AnswerEnd
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.output_count import OutputCount
 from services.router.answers.tool_call_check import ToolCallCheck
-from services.router.answers.toolcalls import SealId, ToolCalls
+from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.transcript import Transcript
 from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.reasoning.answer_seals import AnswerSeals
 from services.router.schema.thoughts import Thought
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
@@ -34,8 +36,6 @@ _MOST_BYTES_A_CHARACTER = 4
 # Realistic text has no more characters per token than this.
 _MOST_CHARACTERS_A_TOKEN = 8
 
-# Seals the thoughts of a whole answer for the client; empty: they are too long.
-SealData = Callable[[Sequence[Thought]], str]
 # Finds what a whole answer cites.
 Cite = Callable[[str], list[Citation]]
 # Describes the calls made for an answer when it finishes: by what is charged, what the provider reported as far as that
@@ -55,20 +55,18 @@ class Relay:
         packs: bool = False,
         cite: Cite | None = None,
         transcript: Transcript | None = None,
-        shows_reasoning: bool = False,
     ) -> None:
         """`packs` if the caller takes ordinary pieces in their packed form. The text is kept in the transcript, if
         there is one; with `cite` there always is, so that the last message lists what the answer cites."""
         self._conversation = conversation
-        # Whether the client is told what the model thinks, and all of it so far, in its vendor's terms.
-        self._shows_reasoning = shows_reasoning
-        self._thoughts: list[Thought] = []
-        self._seal_data: SealData | None = None
         self._cite = cite
         self.transcript = Transcript() if transcript is None and cite is not None else transcript
         self._send_packed = conversation.send_packed if packs else None
         if self._send_packed is not None and self.transcript is not None:
             self._send_packed = _keep_and_send(self.transcript, self._send_packed)
+        # Of what the model thinks, in its vendor's terms.
+        self._seals: AnswerSeals | None = None
+        self._thoughts: list[Thought] = []
         # Whether there is nothing but text: no call, no reasoning, no refusal.
         self.is_plain = True
         self._calls = ToolCalls(only_one=only_one_call)
@@ -79,8 +77,8 @@ class Relay:
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
-        # Refers to what refers to the relay: removed when the chat has ended.
-        self.describe_calls: DescribeCalls | None = None
+        # Refers to what refers to the relay, until that is closed.
+        self._describe_calls: DescribeCalls | None = None
         # What the provider reported, as far as it is plausible.
         self.told_usage: ProviderUsage | None = None
 
@@ -95,20 +93,21 @@ class Relay:
         is_covered_whole: bool = False,
         call_check: ToolCallCheck | None = None,
         describe_calls: DescribeCalls | None = None,
-        seal_id: SealId | None = None,
-        seal_data: SealData | None = None,
+        seals: AnswerSeals | None = None,
     ) -> None:
         """Is called before the first piece. `longest_tokens` is by our count, and output beyond it violates the model's
         limit. `is_covered_whole` if the longest answer is already covered; `judge` is None if the usage was already
-        checked by the caller; `call_check` gets the tool calls that are sent; `seal_id` has their ids carry what the
-        model thought, and `seal_data` the end of the answer."""
+        checked by the caller; `call_check` gets the tool calls that are sent; `seals` have the answer
+        carry what the model thought."""
         self._started: Started | None = started
         self._is_covered_whole = is_covered_whole
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
-        self.describe_calls = describe_calls
-        self._calls.seal_id, self._seal_data = seal_id, seal_data
+        self._describe_calls = describe_calls
+        if seals is not None:
+            self._seals = seals
+            self._calls.seal_ids(seals.seal_id)
         self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
@@ -123,6 +122,10 @@ class Relay:
         # our count replaces the model's.
         counted_tokens = self._count.tokens if self._tokens_at_cut is None else self._tokens_at_cut
         return min(counted_tokens, self._max_tokens)
+
+    def read_end(self) -> AnswerEnd:
+        """Returns how the answer ended, as far as it was relayed."""
+        return AnswerEnd(self.finished, self.told_usage, self.comparable_tokens, self.went_beyond_limit)
 
     @property
     def comparable_tokens(self) -> int | None:
@@ -202,7 +205,7 @@ class Relay:
         most_tokens = self._count.tokens + most_tokens_in(text, deltas, piece.hidden)
         told_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
         if told_tokens is not None:
-            self._count.tokens = told_tokens
+            self._count.replace_by(told_tokens)
             self._is_own_count = False
         elif most_tokens <= self._allowance.covered_tokens:
             # The common case: nothing to request and nothing to cut.
@@ -240,6 +243,10 @@ class Relay:
         self.finished = self._finish(None, is_cut=True)
         await self._conversation.send(self._response([], []))
 
+    def close(self) -> None:
+        """Lets go of what refers back to the relay, once its chat has ended."""
+        self._describe_calls = None
+
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
         for fragment in piece.tool_calls:
             self._thoughts += fragment.thoughts
@@ -267,7 +274,7 @@ class Relay:
         self, contents: list[str], deltas: list[ToolCallDelta], reasoning: str = "", *, refuses: bool = False
     ) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
-        if self._shows_reasoning and reasoning:
+        if reasoning and self._seals is not None and self._seals.is_shown:
             response.reasoning = reasoning
         if deltas:
             response.tool_calls.extend(deltas)
@@ -285,8 +292,8 @@ class Relay:
             self.transcript.add(contents)
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
-            if self._thoughts and self._seal_data is not None:
-                response.reasoning_data = self._seal_data(self._thoughts)
+            if self._seals is not None:
+                response.reasoning_data = self._seals.seal_data(self._thoughts)
             if self._cite is not None and self.transcript is not None:
                 response.finished.citations.extend(self._cite(self.transcript.text))
         return response
@@ -314,7 +321,7 @@ class Relay:
         for delta in deltas:
             if count.tokens + tokens.count(delta.name) > allowed_tokens:
                 break
-            count.tokens += tokens.count(delta.name)
+            count.add_name(delta.name)
             kept = await count.add_within(count.arguments_of(delta.index), delta.arguments, allowed_tokens)
             if delta.name or kept:
                 kept_deltas.append(ToolCallDelta(index=delta.index, id=delta.id, name=delta.name, arguments=kept))
@@ -325,8 +332,8 @@ class Relay:
 
     def _finish(self, said: ProviderUsage | None, *, is_cut: bool) -> Finished:
         finished = self._cut_off() if is_cut else self._complete(said)
-        if self.describe_calls is not None:
-            finished.calls.extend(self.describe_calls(finished.usage, self.told_usage, said))
+        if self._describe_calls is not None:
+            finished.calls.extend(self._describe_calls(finished.usage, self.told_usage, said))
         return finished
 
     def _cut_off(self) -> Finished:

@@ -58,7 +58,7 @@ class ToolCalls:
         that setting."""
         self._only_one = only_one
         # Has an id carry what the model thought; None if none does.
-        self.seal_id: SealId | None = None
+        self._seal_id: SealId | None = None
         self._calls: list[_Call] = []
         # Lookups by the provider's identifiers: last call per index, first call per id, first per index and id.
         self._by_index: dict[int, _Call] = {}
@@ -79,6 +79,10 @@ class ToolCalls:
     def all_named(self) -> bool:
         """Returns whether every call has a function name: an answer that ends without one is broken."""
         return all(call.name and not call.is_broken for call in self._calls)
+
+    def seal_ids(self, seal_id: SealId) -> None:
+        """Has the ids of calls carry what the model thought before them."""
+        self._seal_id = seal_id
 
     def add_fragment(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
         """Returns the delta to send, if the fragment adds anything."""
@@ -160,11 +164,11 @@ class ToolCalls:
 
     def _id_of(self, call: _Call) -> str:
         call_id = self._canonical_id(call.provider_id)
-        if not call.thoughts or self.seal_id is None:
+        if not call.thoughts or self._seal_id is None:
             return call_id
         own_id = call.provider_id or ""
         is_unique = call_id in (own_id, ID_PREFIX + own_id)
-        return self.seal_id(call_id, own_id if is_unique else "", call.thoughts)
+        return self._seal_id(call_id, own_id if is_unique else "", call.thoughts)
 
     def _canonical_id(self, provider_id: str | None) -> str:
         call_id = provider_id or ""
