@@ -153,6 +153,7 @@ def test_program_goes_through_a_long_loop(
     model: str, stream: bool, thinking_service: Service, thinking_key: str, vendors: dict[str, Any]
 ) -> None:
     messages: list[dict[str, Any]] = [dict(QUESTION)]
+    told = Told()
     with OverRpc(thinking_service) as programs:
         for _ in range(TURNS + 1):
             body = {"model": model, "messages": messages, "tools": [WEATHER], "stream": stream}

@@ -12,6 +12,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.router.providers.openai import known_hosts
 from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS
+from services.router.routes.target import Target
 from services.router.schema.thoughts import MARK
 from tests.services.router.harness import Router, running_router, target
 from tests.services.router.reasoning.loops import Conversation
@@ -57,9 +58,7 @@ def run(socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @each_vendor
 @each_way
-async def test_every_turn_of_a_loop_has_the_thoughts_before_it(
-    vendor: type[DeepSeekUpstream], stream: bool, run: Run
-) -> None:
+async def test_every_turn_of_a_loop_has_the_thoughts_before_it(vendor: type[Any], stream: bool, run: Run) -> None:
     async with vendor() as upstream, run(upstream) as router:
         upstream.loop.loops = 20
         upstream.loop.calls_at_once = 2
@@ -85,9 +84,7 @@ async def test_ids_of_a_model_that_does_not_think_are_as_short_as_ever(stream: b
 
 
 @each_vendor
-async def test_prompt_of_a_later_turn_begins_with_the_bytes_of_the_turn_before(
-    vendor: type[DeepSeekUpstream], run: Run
-) -> None:
+async def test_prompt_of_a_later_turn_begins_with_the_bytes_of_the_turn_before(vendor: type[Any], run: Run) -> None:
     async with vendor() as upstream, run(upstream) as router:
         upstream.loop.loops = 3
         await Conversation(router).run()
@@ -110,7 +107,7 @@ def _without_marks(value: Any) -> Any:
 @pytest.mark.parametrize("change", ["cut to 40", "cut to 64", "changed", "without the beginning", "of another account"])
 @each_vendor
 async def test_id_that_was_changed_loses_the_thoughts_and_not_the_turn(
-    vendor: type[DeepSeekUpstream], change: str, run: Run
+    vendor: type[Any], change: str, run: Run
 ) -> None:
     async with vendor() as upstream, run(upstream, route_fields=NEEDED) as router:
         upstream.loop.loops = 2
@@ -153,7 +150,7 @@ def _change_ids(conversation: Conversation, change: str) -> None:
 
 @each_vendor
 async def test_client_that_removes_everything_but_letters_and_digits_keeps_the_thoughts(
-    vendor: type[DeepSeekUpstream], run: Run
+    vendor: type[Any], run: Run
 ) -> None:
     async with vendor() as upstream, run(upstream) as router:
         conversation = Conversation(router)
@@ -168,9 +165,7 @@ async def test_client_that_removes_everything_but_letters_and_digits_keeps_the_t
 
 
 @pytest.mark.parametrize("vendor", [DeepSeekUpstream, MoonshotUpstream, ThinkingClaude])
-async def test_thoughts_too_long_for_an_id_are_left_out_and_the_turn_goes_on(
-    vendor: type[DeepSeekUpstream], run: Run
-) -> None:
+async def test_thoughts_too_long_for_an_id_are_left_out_and_the_turn_goes_on(vendor: type[Any], run: Run) -> None:
     async with vendor() as upstream, run(upstream, route_fields=NEEDED) as router:
         upstream.loop.size = 400_000
         conversation = Conversation(router)
@@ -193,7 +188,7 @@ async def test_thoughts_of_some_thousand_words_fit(run: Run) -> None:
 @pytest.mark.parametrize("first", VENDORS, ids=[vendor.__name__ for vendor in VENDORS])
 @pytest.mark.parametrize("second", [DeepSeekUpstream, ThinkingClaude, ThinkingGemini, GoogleOpenAIUpstream])
 async def test_model_of_another_vendor_goes_on_without_thoughts_that_it_cannot_read(
-    first: type[DeepSeekUpstream], second: type[DeepSeekUpstream], run: Run
+    first: type[Any], second: type[Any], run: Run
 ) -> None:
     if first is second:
         return
@@ -219,25 +214,26 @@ async def test_another_router_of_the_fleet_opens_what_one_has_sealed(socket_fold
     for folder in folders:
         folder.mkdir()
     async with DeepSeekUpstream() as upstream:
+        targets: dict[Target, Upstream] = {target("model0"): upstream}
+        messages: list[dict[str, Any]] = []
         for number in range(3):
-            options = {"reasoning_key": key}
-            async with running_router(folders[number % 2], log, {target("model0"): upstream}, **options) as router:
-                if not number:
-                    conversation = Conversation(router)
-                conversation.router = router
+            async with running_router(folders[number % 2], log, targets, reasoning_key=key) as router:
+                conversation = Conversation(router)
+                conversation.messages = messages or conversation.messages
                 await conversation.step()
+                messages = conversation.messages
         assert (upstream.loop.asked, upstream.loop.returned) == (2, 2)
         assert upstream.refused == []
 
 
 async def test_expired_key_loses_the_thoughts_and_not_the_turn(socket_folder: Path, log: Log) -> None:
     async with DeepSeekUpstream() as upstream:
-        targets = {target("model0"): upstream}
-        options = {"route_fields": NEEDED}
-        async with running_router(socket_folder, log, targets, reasoning_key="1:" + "ab" * 32, **options) as router:
+        targets: dict[Target, Upstream] = {target("model0"): upstream}
+        older, newer = "1:" + "ab" * 32, "2:" + "cd" * 32
+        async with running_router(socket_folder, log, targets, route_fields=NEEDED, reasoning_key=older) as router:
             conversation = Conversation(router)
             await conversation.step()
-        async with running_router(socket_folder, log, targets, reasoning_key="2:" + "cd" * 32, **options) as router:
+        async with running_router(socket_folder, log, targets, route_fields=NEEDED, reasoning_key=newer) as router:
             conversation.router = router
             assert await conversation.run() == DONE
         assert upstream.refused == []
@@ -263,14 +259,14 @@ async def test_calls_that_a_vendor_does_not_name_are_told_apart(run: Run) -> Non
 async def test_prompt_is_counted_with_what_its_model_is_sent(run: Run) -> None:
     async with DeepSeekUpstream() as upstream, run(upstream) as router:
         upstream.loop.size = 20_000
-        counted = []
+        counted, written = [], 0
         conversation = Conversation(router)
         for _ in range(3):
             answer = await conversation.step()
             counted.append(answer.responses[0].prompt_tokens)
+            written = answer.responses[-1].output_tokens
         growth = [later - earlier for earlier, later in pairwise(counted)]
     # Some 12,000 tokens a thought, as it was counted when it was written, and not the longer ids.
-    written = answer.responses[-1].output_tokens
     assert all(0.9 * written < grown < 1.2 * written for grown in growth), (growth, written)
 
 
