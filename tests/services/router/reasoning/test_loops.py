@@ -136,7 +136,8 @@ def _change_ids(conversation: Conversation, change: str) -> None:
             case "cut to 64":
                 return call_id[:64]
             case "changed":
-                return f"{call_id[:-1]}{'a' if call_id[-1] != 'a' else 'b'}" if MARK in call_id else call_id
+                middle = call_id.index(MARK) + 40 if MARK in call_id else 0
+                return call_id[:middle] + call_id[middle:].swapcase() if middle else call_id
             case "without the beginning":
                 return call_id.removeprefix("call_")
         return call_id
