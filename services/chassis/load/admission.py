@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 
 # Below this, slowness is not due to our own load.
@@ -133,7 +134,7 @@ class Gate:
         self._refused.add(now_s)
         if retry_after_s is None:
             retry_after_s = min(latest_s, self._until_places_are_free_s(now_s))
-        message = f"{self._what} is saturated right now. Please retry."
+        message = Sentence("saturated", what=self._what)
         return LegatoError(Reason.SATURATED, message, retry_after_s=retry_after_s)
 
     def release(self, key_id: str) -> None:

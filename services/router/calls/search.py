@@ -303,7 +303,7 @@ class ModelSearch:
         if isinstance(error, CannotDo):
             # No request was sent.
             self.attempts.count -= 1
-            self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
+            self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.sentence, param=error.param)
             return
         self._count_failed(error, model_state)
         self.attempts.http_status = error.http_status

@@ -14,6 +14,7 @@ from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.process import failpoints
 from services.chassis.rpc.messages import to_message
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
@@ -134,7 +135,7 @@ class Completions:
         except ProviderError as error:
             record.end, record.reason = "upstream_cut", Reason.UPSTREAM_FAILED
             record.attempts.http_status = error.http_status
-            raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.") from None
+            raise LegatoError(Reason.UPSTREAM_FAILED, Sentence("answer_interrupted")) from None
         except LegatoError as error:
             record.end, record.reason = "refused", error.reason
             raise
@@ -366,10 +367,10 @@ def _describe_calls(record: _ChatRecord, upstream: Upstream) -> DescribeCalls:
 
 def _opening(request: ChatRequest) -> ChatOpen:
     if request.WhichOneof("kind") != "open":
-        raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("chat_not_opened"))
     if not request.open.HasField("grant"):
         # It could not be charged.
-        raise LegatoError(Reason.REQUEST_INVALID, "A chat needs a grant of the credit that is held for it.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("grant_missing"))
     return request.open
 
 
@@ -380,8 +381,8 @@ def resolve_class(model: str, preferred_class: str, allowed: Collection[str] = C
         class_id = auto_class(preferred_class or DEFAULT_CLASS, allowed)
     usable = [each for each in CLASSES if each in allowed]
     if class_id not in usable:
-        hint = f" Use one of {', '.join((AUTO, *usable))}." if usable else ""
-        raise LegatoError(Reason.MODEL_UNKNOWN, f"There is no such model.{hint}", param="model")
+        hint = Sentence("model_unknown_use", models=", ".join((AUTO, *usable)))
+        raise LegatoError(Reason.MODEL_UNKNOWN, hint if usable else Sentence("model_unknown"), param="model")
     return class_id
 
 

@@ -8,6 +8,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import NO_LIMIT
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.router.models.states import ModelStates, WeightedModel
 from services.router.routes.diff import find_changes
@@ -25,7 +26,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         try:
             self._reload.now(request.version)
         except SettingsError as error:
-            raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim(str(error))) from None
         return pb.ReloadRoutesResponse(targets=self._targets(), version=self._model_states.routes.version)
 
     async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
@@ -67,7 +68,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
     async def ResumeCanary(self, request: pb.ResumeCanaryRequest, context: Context) -> pb.ResumeCanaryResponse:
         models = self._model_states.by_class.get(request.class_id)
         if models is None or models.canary is None:
-            raise LegatoError(Reason.NOT_FOUND, "The class has no canary.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence("canary_missing"))
         models.canary.resume()
         return pb.ResumeCanaryResponse()
 
