@@ -30,8 +30,7 @@ class WrongKeyLimiter:
             return
         wait_ns = self._buckets.charge(network, self._rate)
         if wait_ns:
-            message = Sentence("wrong_keys")
-            raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
+            raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, Sentence("wrong_keys"), retry_after_s=wait_ns / 1e9)
 
     def rates(self, scope: HttpScope) -> Headers:
         """Returns the rest of an address's limit, in the form of a key's rate headers."""

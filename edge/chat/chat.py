@@ -166,8 +166,7 @@ class Chat:
         while True:
             self._admitted.running_key.raise_if_refused()
             if self._clock.elapsed_s() >= self._over_at_s:
-                message = Sentence("answer_late")
-                return await self._end_early(LegatoError(Reason.UPSTREAM_FAILED, message))
+                return await self._end_early(LegatoError(Reason.UPSTREAM_FAILED, Sentence("answer_late")))
             if not await self._delivery.deliver(response):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.HasField("finished"):

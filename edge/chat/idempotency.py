@@ -32,8 +32,8 @@ async def claim_in(
     if not given:
         return None
     if len(given) > 1 or not _PRINTABLE.fullmatch(given[0]):
-        message = Sentence("idempotency_key_invalid", header=_HEADER, most=LONGEST_KEY)
-        raise LegatoError(Reason.REQUEST_INVALID, message, param=_HEADER)
+        sentence = Sentence("idempotency_key_invalid", header=_HEADER, most=LONGEST_KEY)
+        raise LegatoError(Reason.REQUEST_INVALID, sentence, param=_HEADER)
     if not principal.digest_key:
         # The auth service predates digest keys. A digest without a key could be guessed.
         raise unavailable("Authentication")

@@ -53,6 +53,5 @@ def _caller_of(context: Context, scope: HttpScope) -> str:
         # TCP without certificates.
         raise not_allowed()
     if not said:
-        message = Sentence("caller_unnamed")
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="x-legato-caller")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("caller_unnamed"), param="x-legato-caller")
     return said

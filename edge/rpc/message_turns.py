@@ -70,8 +70,8 @@ class MessageTurns:
             async with asyncio.timeout(self._message_timeout_s):
                 message: Any = await context.read()
         except TimeoutError:
-            told = Sentence("message_late", within_s=f"{self._message_timeout_s:.0f}")
-            raise LegatoError(Reason.BODY_TIMEOUT, told) from None
+            sentence = Sentence("message_late", within_s=f"{self._message_timeout_s:.0f}")
+            raise LegatoError(Reason.BODY_TIMEOUT, sentence) from None
         return message if isinstance(message, bytes) else None
 
     async def _take(self, account_id: str) -> None:

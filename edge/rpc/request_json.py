@@ -177,10 +177,10 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
         place = f"{name}.{field.name}"
         if field.name in _SCHEMAS:
             if given.ByteSize() > LARGEST_FIELD_BYTES:
-                message = Sentence(
+                sentence = Sentence(
                     "field_larger_than_text", name=place, most_bytes=LARGEST_FIELD_BYTES, field=field.name
                 )
-                raise _invalid(message, place)
+                raise _invalid(sentence, place)
             fields[field.name] = _object(given.fields, place)
         elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
             fields[field.name] = given

@@ -50,5 +50,5 @@ def _check_headers(scope: HttpScope, memory: BudgetShare) -> None:
 
 def check_size(size_bytes: int) -> None:
     if size_bytes > LARGEST_BODY_BYTES:
-        message = Sentence("body_too_large", most_mb=LARGEST_BODY_BYTES // (1024 * 1024))
-        raise LegatoError(Reason.BODY_TOO_LARGE, message)
+        sentence = Sentence("body_too_large", most_mb=LARGEST_BODY_BYTES // (1024 * 1024))
+        raise LegatoError(Reason.BODY_TOO_LARGE, sentence)

@@ -299,8 +299,7 @@ async def _check_each(
 
 def _check_part(part: TextPart, name: str) -> None:
     if part.type != "text" or part.text is None:
-        message = Sentence("content_part_form")
-        raise _invalid(message, name.rpartition("[")[0])
+        raise _invalid(Sentence("content_part_form"), name.rpartition("[")[0])
 
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
@@ -311,8 +310,7 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
     def check(tool: ToolDefinition, name: str) -> None:
         if not _TOOL_NAME.fullmatch(tool.function.name):
-            message = Sentence("function_name_invalid")
-            raise _invalid(message, f"{name}.function.name")
+            raise _invalid(Sentence("function_name_invalid"), f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)

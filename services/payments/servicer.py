@@ -64,8 +64,8 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         cents = request.amount_cents
         if not self._least_cents <= cents <= self._most_cents:
             least, most = self._least_cents // CENTS_PER_DOLLAR, self._most_cents // CENTS_PER_DOLLAR
-            message = Sentence("payment_range", least=least, most=most)
-            raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_cents")
+            sentence = Sentence("payment_range", least=least, most=most)
+            raise LegatoError(Reason.REQUEST_INVALID, sentence, param="amount_cents")
         # What is paid for an account that metering does not know, such as another service's, is not booked.
         await self._open_account(account_id)
         key = f"legato-{account_id}-{operation_id}-{cents}"

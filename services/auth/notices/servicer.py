@@ -77,8 +77,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         by, account_id = current_access.get(), _account(request.account_id)
         before = stored.owners_with_email(connection, account_id)
         if by is None or by.user_id not in before:
-            message = Sentence("own_mail_not_owner")
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("own_mail_not_owner"))
         stored.set_mailed(connection, account_id, by.user_id, is_mailed=request.is_on)
         settings = self._settings(connection, by, account_id)
         told = {"own_mail": before[by.user_id]}, {"own_mail": request.is_on}
@@ -237,5 +236,4 @@ def _to_notices(
 
 def _take(connection: Connection, name: str, rate: Rate, now_us: int) -> None:
     if wait_ns := rate_limits.take(connection, name, rate, now_us * 1000):
-        message = Sentence("too_often")
-        raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=wait_ns / 1e9)
+        raise LegatoError(Reason.RATE_LIMITED, Sentence("too_often"), retry_after_s=wait_ns / 1e9)

@@ -39,10 +39,10 @@ class TimedReceive:
                 message = await self._receive()
         except TimeoutError:
             if self._loop.time() < self._end_s:
-                told = Sentence("body_stalled", within_s=f"{self._within_s:.0f}")
+                sentence = Sentence("body_stalled", within_s=f"{self._within_s:.0f}")
             else:
-                told = Sentence("body_late", within_s=f"{self._timeout_s:.0f}")
-            raise LegatoError(Reason.BODY_TIMEOUT, told) from None
+                sentence = Sentence("body_late", within_s=f"{self._timeout_s:.0f}")
+            raise LegatoError(Reason.BODY_TIMEOUT, sentence) from None
         self._is_complete = not message.get("more_body", False)
         self._moved_bytes += len(message.get("body", b""))
         if self._moved_bytes >= LEAST_PROGRESS_BYTES:

@@ -403,8 +403,8 @@ class ServerConnection(HeadProtocol):
 
     def _on_deadline(self) -> None:
         if self._awaits_headers:
-            message = Sentence("headers_late", within_s=f"{self.headers_timeout_s:.0f}")
-            self._refuse(LegatoError(Reason.BODY_TIMEOUT, message))
+            sentence = Sentence("headers_late", within_s=f"{self.headers_timeout_s:.0f}")
+            self._refuse(LegatoError(Reason.BODY_TIMEOUT, sentence))
         self.transport.close()
 
     def _refuse(self, error: LegatoError) -> None:

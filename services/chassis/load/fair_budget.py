@@ -43,8 +43,7 @@ class FairBudget:
         free = self.capacity - self.used - amount
         if free < 0 or (own + amount > SHARE_OF_FREE * free and own > held):
             self.refused += 1
-            message = Sentence("share_used_up", what=self._what)
-            raise LegatoError(Reason.SATURATED, message, retry_after_s=RETRY_AFTER_S)
+            raise LegatoError(Reason.SATURATED, Sentence("share_used_up", what=self._what), retry_after_s=RETRY_AFTER_S)
         return own + amount
 
     def take(self, account_id: str, amount: int, held: int) -> None:

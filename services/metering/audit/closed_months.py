@@ -41,8 +41,7 @@ def find_month_violations(connection: Connection, month: CalendarMonth) -> Itera
     if closing is None:
         raise LegatoError(Reason.REQUEST_INVALID, Sentence("month_not_closed", month=str(month)), param="month")
     if month.start_us < store.read_retention(connection).ledger_pruned_before_us:
-        message = Sentence("month_pruned", month=str(month))
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="month")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("month_pruned", month=str(month)), param="month")
     entries = store.find_entries(connection, month)
     digest = EntriesDigest(LEDGER_COLUMNS)
     rest = entries

@@ -187,8 +187,7 @@ def _period(connection: Connection, query: StatementQuery) -> tuple[int, int]:
 def _refuse_pruned(asked_us: int | None, pruned_before_us: int, param: str) -> None:
     if asked_us is not None and asked_us < pruned_before_us:
         begins = datetime.fromtimestamp(pruned_before_us // 1_000_000, UTC)
-        message = Sentence("entries_not_kept", day=f"{begins:%Y-%m-%d}")
-        raise LegatoError(Reason.REQUEST_INVALID, message, param=param)
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("entries_not_kept", day=f"{begins:%Y-%m-%d}"), param=param)
 
 
 def _range(position: PagePosition, *, newest_first: bool) -> tuple[int, int]:

@@ -220,12 +220,15 @@ class ProviderTimedOut(ProviderError):
 
 
 class CannotDo(ProviderError):
-    """The provider does not support what was requested; another may. The message is for the client."""
+    """The provider does not support what was requested; another may. The sentence is for the client."""
 
     def __init__(self, sentence: Sentence, param: str) -> None:
         super().__init__("cannot do what was requested", Failure.REFUSED)
         self.sentence = sentence
         self.param = param
+
+    def __str__(self) -> str:
+        return str(self.sentence)
 
 
 class Provider(Protocol):

@@ -133,6 +133,5 @@ def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
 def _named(functions: list[Function], names: set[str]) -> list[Function]:
     found = [function for function in functions if function.name in names]
     if not found:
-        message = Sentence("tool_choice_unknown")
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="tool_choice")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("tool_choice_unknown"), param="tool_choice")
     return found

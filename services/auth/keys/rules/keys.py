@@ -303,8 +303,7 @@ class Keys(Domain):
         for name, own, *others in zip(names, limits.values, of_account.values, self.service_limits.values, strict=True):
             is_above = own is not None and any(other is not None and own > other for other in others)
             if is_above and not is_operator(by):
-                message = Sentence("key_limit_above_account")
-                raise LegatoError(Reason.REQUEST_INVALID, message, param=name)
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_limit_above_account"), param=name)
 
     def _shown(self, connection: Connection, by: Access | None, found: list[Key]) -> list[ShownKey]:
         names = stored_users.names_of(connection, [key.created_by for key in found])

@@ -51,8 +51,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
             made = {account_id: self._leave(connection, account_id, user_id) for account_id in account_ids}
             user = stored_users.require_user(connection, user_id, locks=True)
             if by is not None and user.is_operator and lock_operators(connection) == [user_id]:
-                message = Sentence("last_operator")
-                raise LegatoError(Reason.REQUEST_INVALID, message)
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_operator"))
             [summary] = summarise(connection, [user])
             key_ids = [key_id for each in made.values() for key_id in each]
             stored_keys.revoke_keys(connection, key_ids, self.now_us())
@@ -112,8 +111,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         is_owner = stored_users.role_in(connection, account_id, user_id) is AccountRole.OWNER
         if is_owner and count_members(connection, account_id, AccountRole.OWNER) < 2:
             name = account.name or account_id
-            message = Sentence("last_owner_of", name=name)
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_owner_of", name=name))
         return stored_keys.lock_keys_made_by(connection, account_id, user_id)
 
     def _append(self, connection: Connection, action: str, by: Access | None, account_id: str, object_id: str) -> None:

@@ -126,8 +126,7 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         if grants and by is not None:
             require_recent(by, self.now_us())
         if not grants and by is not None and lock_operators(connection) == [user_id]:
-            message = Sentence("last_operator")
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_operator"))
         return self._user(connection, user_id)
 
     def _changed(self, connection: Connection, action: str, user_id: str) -> pb.User:

@@ -90,8 +90,7 @@ class PasswordHashes:
 
     async def _in_turn(self, work: Callable[[], ResultT]) -> ResultT:
         if self._running > WAITING_MOST:
-            message = Sentence("sign_ins_at_once")
-            raise LegatoError(Reason.TOO_MANY_SIGN_INS, message, retry_after_s=RETRY_AFTER_S)
+            raise LegatoError(Reason.TOO_MANY_SIGN_INS, Sentence("sign_ins_at_once"), retry_after_s=RETRY_AFTER_S)
         self._running += 1
         # Counted until the thread is done with it, even if it is no longer waited for.
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)

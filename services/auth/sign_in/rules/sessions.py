@@ -40,8 +40,7 @@ class Sessions(Domain):
 
     def require_signer(self) -> AccessTokenSigner:
         if self._signer is None:
-            message = Sentence("sign_in_not_set_up")
-            raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, message)
+            raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, Sentence("sign_in_not_set_up"))
         return self._signer
 
     def open(

@@ -63,8 +63,7 @@ def require_other_way(summary: UserSummary) -> None:
     """Raises if nothing is left to sign in with, of what there was before one way was removed. Call it with the user
     locked."""
     if summary.ways < 2:
-        message = Sentence("last_sign_in_method")
-        raise LegatoError(Reason.REQUEST_INVALID, message)
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_sign_in_method"))
 
 
 class SignIn(Domain):
@@ -312,5 +311,4 @@ class SignIn(Domain):
 
 
 def _too_many(wait_ns: int) -> LegatoError:
-    message = Sentence("sign_in_attempts")
-    return LegatoError(Reason.TOO_MANY_SIGN_INS, message, retry_after_s=wait_ns / 1e9)
+    return LegatoError(Reason.TOO_MANY_SIGN_INS, Sentence("sign_in_attempts"), retry_after_s=wait_ns / 1e9)

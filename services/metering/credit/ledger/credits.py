@@ -28,8 +28,7 @@ def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context:
             raise LegatoError(Reason.REQUEST_INVALID, Sentence("id_used_before", kind=kind))
         return Effect(account)
     if account.free_nanos + amount_nanos < 0:
-        message = Sentence("balance_too_small")
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_nanos")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("balance_too_small"), param="amount_nanos")
     if account.balance_nanos + amount_nanos > LARGEST_BALANCE_NANOS:
         raise LegatoError(Reason.REQUEST_INVALID, Sentence("balance_too_large"), param="amount_nanos")
     account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)

@@ -292,8 +292,7 @@ def _refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold 
     if claimant is not None and claimant.state == "void":
         return
     if found.body_digest != asked.body_digest:
-        message = Sentence("idempotency_key_reused")
-        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
+        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, Sentence("idempotency_key_reused"), param="Idempotency-Key")
     raise LegatoError(
         Reason.REQUEST_REPEATED,
         Sentence("request_repeated", request_id=found.request_id),
@@ -351,5 +350,5 @@ def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError
 
 
 def _too_many_at_once(concurrent_requests: int) -> LegatoError:
-    message = Sentence("concurrent_requests", most=concurrent_requests)
-    return LegatoError(Reason.TOO_MANY_AT_ONCE, message, retry_after_s=1)
+    sentence = Sentence("concurrent_requests", most=concurrent_requests)
+    return LegatoError(Reason.TOO_MANY_AT_ONCE, sentence, retry_after_s=1)

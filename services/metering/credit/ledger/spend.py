@@ -271,8 +271,8 @@ def with_limits(spend: Spend, limits: SpendLimits, account_limits: SpendLimits) 
     """Returns it with other limits; refuses those of a key that exceed the account's."""
     period = limits.excess_over(account_limits) if spend.key_id != WHOLE_ACCOUNT else None
     if period is not None:
-        message = Sentence("key_spend_limit_above_account", period=_ADJECTIVES[period])
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="limits")
+        sentence = Sentence("key_spend_limit_above_account", period=_ADJECTIVES[period])
+        raise LegatoError(Reason.REQUEST_INVALID, sentence, param="limits")
     return replace(
         spend,
         day_limit_nanos=limits.day_nanos,

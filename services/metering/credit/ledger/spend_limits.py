@@ -45,8 +45,7 @@ def inherit_limits(operation: InheritSpendLimits, context: RuleContext) -> Effec
         return set_limits(operation, context)
     used = context.new_spends[own_id]
     if used.total_spent_nanos or used.held_nanos:
-        message = Sentence("key_used_before")
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="key_id")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_used_before"), param="key_id")
     replaced = _find(context, account_id, operation.replaced_key_id)
     if replaced is None:
         return set_limits(operation, context)
