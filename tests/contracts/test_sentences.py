@@ -110,7 +110,7 @@ def test_words_without_an_id_are_those_of_operators_files_and_forms() -> None:
         "services/chassis/database/migrations.py",
         "services/chassis/database/outages.py",
         # Mistakes in the operator's routes file.
-        "services/router/models/servicer.py",
+        "services/router/trials/servicer.py",
         # In the visitor's language already.
         "console/web/forms.py",
     }
