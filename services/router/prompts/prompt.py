@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.chassis.small_file import read_small_file
 from services.router.prompts import tokens
@@ -94,7 +95,7 @@ async def compose_prompt(
     if set_aside is not None:
         messages = await set_aside(messages)
     if len(messages.parsed) == 1:
-        raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("messages_none"), param="messages")
     try:
         if messages.are_plain and messages.size_bytes <= tokens.SLICE_CHARACTERS and not any(values_json):
             prompt_tokens = tokens.count_plain(messages.parsed[1:])
