@@ -196,7 +196,7 @@ async def test_model_of_another_vendor_goes_on_without_thoughts_that_it_cannot_r
     async with first() as one, second() as other, run(one, other, route_fields=NEEDED) as router:
         conversation = Conversation(router)
         await conversation.step()
-        one.reply_to = lambda recorded: Reply(status=503)  # type: ignore[method-assign]
+        one.reply_to = lambda recorded: Reply(status=503)
         other.loop.loops = 2
         await conversation.step()
         assert other.refused == []
