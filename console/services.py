@@ -10,17 +10,11 @@ import grpc
 import grpc.aio
 
 from console.display.service_words import service_words
-from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
-from legato_protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
-from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import KeyAdminServiceStub
+from legato_protos.auth.v1.credentials_pb2_grpc import SignInServiceStub, UserServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-from legato_protos.auth.v1.users_pb2_grpc import (
-    AccountServiceStub,
-    AuditServiceStub,
-    SignInServiceStub,
-    UserAdminServiceStub,
-    UserServiceStub,
-)
+from legato_protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
 from legato_protos.metering.v1.chat_outcomes_pb2_grpc import ChatOutcomeServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
@@ -50,7 +44,7 @@ ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
 # called once: a change whose answer is lost may have been carried out.
 READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount|CreateKeyAccessToken")
 # Methods that take no access token: they prove in their requests who calls.
-WITHOUT_TOKEN: Final = re.compile(r".*\.(SignInService|SignInMethodService)/\w+|.*/ReceiveEvent")
+WITHOUT_TOKEN: Final = re.compile(r".*\.SignInService/\w+|.*/ReceiveEvent")
 
 TokenMetadata = tuple[tuple[str, bytes]]
 AnswerT = TypeVar("AnswerT")
@@ -128,15 +122,11 @@ def _stub(make: Callable[[grpc.aio.Channel], StubT]) -> cached_property[StubT]:
 class AuthCalls(ServiceCalls):
     sign_in = _stub(SignInServiceStub)
     users = _stub(UserServiceStub)
-    methods = _stub(SignInMethodServiceStub)
-    credentials = _stub(CredentialServiceStub)
     notices = _stub(NoticeServiceStub)
-    accounts = _stub(AccountServiceStub)
-    account_admin = _stub(AccountAdminServiceStub)
+    accounts = _stub(AccountAdminServiceStub)
     key_admin = _stub(KeyAdminServiceStub)
     user_admin = _stub(UserAdminServiceStub)
     audit = _stub(AuditServiceStub)
-    data = _stub(DataServiceStub)
 
 
 class MeteringCalls(ServiceCalls):

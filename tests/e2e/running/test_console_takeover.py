@@ -25,13 +25,11 @@ from tests.e2e.running.deployment import METHODS, Deployment, Method, Visitor
 CREDIT_NANOS: Final = 5 * 10**9
 # What the console may do without a visitor: find out who one is.
 # What it may do for a visitor, who must be signed in: these services, and of two others these methods.
-WITHOUT_A_VISITOR: Final = {"SignInService", "SignInMethodService"}
+WITHOUT_A_VISITOR: Final = {"SignInService"}
 # It passes on what Stripe has signed.
 METHODS_WITHOUT_A_VISITOR: Final = {"PaymentService.ReceiveEvent"}
 FOR_VISITORS: Final = {
     "UserService",
-    "CredentialService",
-    "AccountService",
     "StatementService",
     "SpendLimitService",
     "NoticeService",
@@ -39,10 +37,22 @@ FOR_VISITORS: Final = {
     "GroundingAdminService",
     "ChatOutcomeService",
     "ContentService",
-    "DataService",
 }
 METHODS_FOR_VISITORS: Final = {
-    "AccountAdminService": {"GetAccount", "UpdateAccount"},
+    "AccountAdminService": {
+        "GetAccount",
+        "UpdateAccount",
+        "ListMembers",
+        "InviteMember",
+        "CancelInvitation",
+        "ChangeMemberRole",
+        "RemoveMember",
+        "CreatePlaygroundToken",
+        "ListMyKeys",
+        "DeleteUser",
+        "CloseAccount",
+        "EndMemberships",
+    },
     "AuditService": {"ListAuditEvents"},
     "KeyAdminService": {
         "CreateKey",

@@ -1,4 +1,4 @@
-"""Implements the RPCs of KeyAdminService: converts messages to calls of the domain, and back.
+"""Implements the RPCs of KeyAdminService for keys: converts messages to calls of the domain, and back.
 
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
@@ -12,15 +12,18 @@ from services.auth.core.records.accounts import ALL_CLASSES
 from services.auth.core.times import DAY_US
 from services.auth.keys.records import Scope
 from services.auth.keys.rules import checks as key_checks
+from services.auth.keys.rules.callers import Callers
 from services.auth.keys.rules.keys import Keys, ShownKey
+from services.auth.keys.servicers.callers import CallerMethods
 from services.auth.keys.store.keys import KeyChoice
 from services.chassis.access_tokens import AccessTokenSigner, current_access
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 
-class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
-    def __init__(self, keys: Keys, require_signer: Callable[[], AccessTokenSigner]) -> None:
+class KeyAdminServicer(CallerMethods, pb_grpc.KeyAdminServiceServicer):
+    def __init__(self, keys: Keys, callers: Callers, require_signer: Callable[[], AccessTokenSigner]) -> None:
+        super().__init__(callers)
         self._keys = keys
         self._require_signer = require_signer
 
