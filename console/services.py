@@ -42,7 +42,7 @@ UPLOAD_TIMEOUT_S: Final = 900.0
 ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
 # Methods that change nothing, by their names: where one replica gives no answer, another is asked. Any other method is
 # called once: a change whose answer is lost may have been carried out.
-READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount|CreateKeyAccessToken")
+READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount")
 # Methods that take no access token: they prove in their requests who calls.
 WITHOUT_TOKEN: Final = re.compile(r".*\.SignInService/\w+|.*/ReceiveEvent")
 

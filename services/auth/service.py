@@ -20,6 +20,7 @@ from services.auth.keys.rules.callers import Callers
 from services.auth.keys.rules.keys import Keys
 from services.auth.keys.rules.last_uses import LastUses
 from services.auth.keys.rules.playground import PlaygroundTokens
+from services.auth.keys.rules.spend_limits import SpendLimiter
 from services.auth.keys.rules.verifier import Verifier
 from services.auth.keys.rules.watch import Watches
 from services.auth.keys.servicers.auth import AuthServicer
@@ -56,6 +57,7 @@ from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
     from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+    from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceAsyncStub
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -90,8 +92,9 @@ class AuthService:
         sleep: Sleep = asyncio.sleep,
         console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
         outbox: "OutboxServiceAsyncStub | None" = None,
+        spend_limits: "SpendLimitServiceAsyncStub | None" = None,
     ) -> None:
-        """Takes metering's notices over from `outbox`."""
+        """Takes metering's notices over from `outbox`, and limits there by `spend_limits` what keys may spend."""
 
         async def read_changes(since_epoch: int) -> Changes:
             return await database.read_in_place(changes_since, since_epoch)
@@ -127,7 +130,7 @@ class AuthService:
         self.servicers = [
             AuthServicer(parts, self.verifier, callers, self.watches),
             AccountAdminServicer(parts, mail, self.playground),
-            KeyAdminServicer(Keys(parts), callers, sessions.require_signer),
+            KeyAdminServicer(Keys(parts, SpendLimiter(spend_limits)), callers),
             SignInServicer(parts, sign_in, passwords, oidc, sessions),
             UserServicer(parts, sign_in, passwords, oidc, passkeys, mail),
             UserAdminServicer(parts),

@@ -150,7 +150,7 @@ async def set_spending(visit: Visit) -> Response:
     visit.require_step_up()
     message = await spend_limits.checked(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
     await visit.record_operator_action(pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id, account_id)
-    await spend_limits.set_limits(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
+    await spend_limits.set_limits(visit, account_id, limits)
     return visit.redirect(f"{_path(visit)}/spend-limits", message)
 
 

@@ -459,10 +459,10 @@ class KeyAdminServiceStub:
                 request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.FromString,
                 _registered_method=True)
-        self.CreateKeyAccessToken = channel.unary_unary(
-                '/legato.auth.v1.KeyAdminService/CreateKeyAccessToken',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.FromString,
+        self.SetKeySpendLimits = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/SetKeySpendLimits',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsResponse.FromString,
                 _registered_method=True)
         self.GrantCaller = channel.unary_unary(
                 '/legato.auth.v1.KeyAdminService/GrantCaller',
@@ -493,7 +493,7 @@ class KeyAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RotateKey(self, request, context):
-        """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number.
+        """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -540,8 +540,8 @@ class KeyAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CreateKeyAccessToken(self, request, context):
-        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is.
+    def SetKeySpendLimits(self, request, context):
+        """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -612,10 +612,10 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.FromString,
                     response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.SerializeToString,
             ),
-            'CreateKeyAccessToken': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateKeyAccessToken,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.SerializeToString,
+            'SetKeySpendLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetKeySpendLimits,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsResponse.SerializeToString,
             ),
             'GrantCaller': grpc.unary_unary_rpc_method_handler(
                     servicer.GrantCaller,
@@ -862,7 +862,7 @@ class KeyAdminService:
             _registered_method=True)
 
     @staticmethod
-    def CreateKeyAccessToken(request,
+    def SetKeySpendLimits(request,
             target,
             options=(),
             channel_credentials=None,
@@ -875,9 +875,9 @@ class KeyAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.KeyAdminService/CreateKeyAccessToken',
-            legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.FromString,
+            '/legato.auth.v1.KeyAdminService/SetKeySpendLimits',
+            legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -150,7 +150,7 @@ class KeyAdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> KeyAdminServiceAsyncStub: ...
     CreateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]
     RotateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]
-    """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
+    """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number."""
     ListKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]
     """Revoked and expired keys are listed too."""
     RenameKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]
@@ -162,8 +162,8 @@ class KeyAdminServiceStub:
     """How many keys need which version of the pepper: see docs/keys.md."""
     GetKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]
     """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
-    CreateKeyAccessToken: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyAccessTokenRequest, _auth_pb2.CreateKeyAccessTokenResponse]
-    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    SetKeySpendLimits: _grpc.UnaryUnaryMultiCallable[_auth_pb2.SetKeySpendLimitsRequest, _auth_pb2.SetKeySpendLimitsResponse]
+    """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's."""
     GrantCaller: _grpc.UnaryUnaryMultiCallable[_callers_pb2.GrantCallerRequest, _callers_pb2.GrantCallerResponse]
     """Lets an internal program (a caller) call without a key for one account, or for all of them: see docs/internal-callers.md. Where it
     may already, the limits are replaced. Returns when that holds on every edge.
@@ -182,7 +182,7 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]  # type: ignore[assignment]
     RotateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]  # type: ignore[assignment]
-    """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
+    """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number."""
     ListKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]  # type: ignore[assignment]
     """Revoked and expired keys are listed too."""
     RenameKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]  # type: ignore[assignment]
@@ -194,8 +194,8 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     """How many keys need which version of the pepper: see docs/keys.md."""
     GetKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]  # type: ignore[assignment]
     """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
-    CreateKeyAccessToken: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyAccessTokenRequest, _auth_pb2.CreateKeyAccessTokenResponse]  # type: ignore[assignment]
-    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    SetKeySpendLimits: _aio.UnaryUnaryMultiCallable[_auth_pb2.SetKeySpendLimitsRequest, _auth_pb2.SetKeySpendLimitsResponse]  # type: ignore[assignment]
+    """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's."""
     GrantCaller: _aio.UnaryUnaryMultiCallable[_callers_pb2.GrantCallerRequest, _callers_pb2.GrantCallerResponse]  # type: ignore[assignment]
     """Lets an internal program (a caller) call without a key for one account, or for all of them: see docs/internal-callers.md. Where it
     may already, the limits are replaced. Returns when that holds on every edge.
@@ -223,7 +223,7 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.RotateKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.RotateKeyResponse, _abc.Awaitable[_auth_pb2.RotateKeyResponse]]:
-        """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
+        """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number."""
 
     @_abc_1.abstractmethod
     def ListKeys(
@@ -273,12 +273,12 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
 
     @_abc_1.abstractmethod
-    def CreateKeyAccessToken(
+    def SetKeySpendLimits(
         self,
-        request: _auth_pb2.CreateKeyAccessTokenRequest,
+        request: _auth_pb2.SetKeySpendLimitsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.CreateKeyAccessTokenResponse, _abc.Awaitable[_auth_pb2.CreateKeyAccessTokenResponse]]:
-        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    ) -> _typing.Union[_auth_pb2.SetKeySpendLimitsResponse, _abc.Awaitable[_auth_pb2.SetKeySpendLimitsResponse]]:
+        """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's."""
 
     @_abc_1.abstractmethod
     def GrantCaller(

@@ -2,14 +2,15 @@
 services/auth/core/checks.py."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from services.auth.core.checks import refusal
 from services.auth.core.records.accounts import ClassAllowance
 from services.auth.core.times import to_micros
-from services.auth.keys.records import Scope
+from services.auth.keys.records import KeySpendLimits, Scope
+from services.chassis.money import LARGEST_BOOKING_NANOS
 
 EXPIRY_DAYS: Final = (30, 90, 365)
 KEYS_AT_ONCE_MOST: Final = 1_000
@@ -71,3 +72,12 @@ def key_ids(given: Sequence[str], param: str = "key_ids") -> list[str]:
     if len(given) > KEYS_AT_ONCE_MOST:
         raise refusal(param, f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
     return list(dict.fromkeys(given))
+
+
+def spend_limits(given: Mapping[str, int]) -> KeySpendLimits:
+    """Validates spend limits; those that are not given are unlimited."""
+    for name, nanos in given.items():
+        if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
+            message = "A spend limit must not be negative, and at most a million dollars."
+            raise refusal(f"spend_limits.{name}", message)
+    return KeySpendLimits(**given)

@@ -52,7 +52,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "RevokeKey": OWNERS,
         "CountKeysByPepper": OPERATORS,
         "GetKey": OWNERS,
-        "CreateKeyAccessToken": CONSOLES,
+        "SetKeySpendLimits": OWNERS,
         **dict.fromkeys(["GrantCaller", "RevokeCaller", "ListCallers"], OPERATORS),
     },
     "legato.auth.v1.SignInService": dict.fromkeys(
@@ -176,7 +176,8 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StagedFileService": {"ReportRoutes": ROUTER},
     "legato.metering.v1.OutboxService": dict.fromkeys(["ListPending", "Acknowledge"], AUTH),
     "legato.metering.v1.SpendLimitService": {
-        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "SetFirstSpendLimits", "InheritSpendLimits"], OWNERS),
+        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits"], OWNERS),
+        "LimitKey": AUTH,
         "RecountSpends": ADMIN,
     },
     "legato.metering.v1.PaymentBookingService": dict.fromkeys(["BookPayment", "OpenAccount"], PAYMENTS),
