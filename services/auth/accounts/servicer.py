@@ -23,6 +23,7 @@ from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.rules.model_classes import DEFAULT_CLASS
 
 
@@ -95,7 +96,7 @@ class AccountMethods(Domain):
 
         def resume(account: Account) -> Account:
             if account.closed_at_us is not None:
-                raise LegatoError(Reason.REQUEST_INVALID, "This account was closed for good.")
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_closed"))
             return replace(account, suspended_at_us=None)
 
         return pb.ResumeAccountResponse(account=await self._change("account.resumed", request.account_id, resume))

@@ -13,6 +13,7 @@ from services.auth.keys.rules.keys import IssuedKey
 from services.auth.keys.servicers.keys import KeyAdminServicer
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SpendLimits
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.backends import not_answering
@@ -47,7 +48,7 @@ def test_a_key_has_its_spend_limits_before_it_is_created(console: ConsoleHarness
     assert console.metering.recorded_changes() == []
 
 
-@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, "Not so.")])
+@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("Not so."))])
 def test_there_is_no_key_whose_spend_limits_could_not_be_set(console: ConsoleHarness, error: LegatoError) -> None:
     console.backends.fail = {LIMIT_KEY: error}
     session = console.auth.sign_in()

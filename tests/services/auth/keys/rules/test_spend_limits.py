@@ -22,6 +22,7 @@ from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.database.records import find_all
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import call_directly
@@ -104,7 +105,10 @@ async def test_a_key_is_limited_before_it_is_there(auth: AuthService, metering: 
 async def test_there_is_no_key_where_metering_refuses_or_does_not_answer(auth: AuthService, metering: Metering) -> None:
     account_id = await make_account(auth)
     create = pb.CreateKeyRequest(account_id=account_id, spend_limits=LIMITS, form_id="f1")
-    for refusal in (unavailable("Metering"), LegatoError(Reason.REQUEST_INVALID, "Not so.", param="limits")):
+    for refusal in (
+        unavailable("Metering"),
+        LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("Not so."), param="limits"),
+    ):
         metering.refusal = refusal
         with pytest.raises(LegatoError) as refused:
             await call_directly(auth, create)
