@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 
 from edge.wire import request_fields as fields
 from edge.wire.chat_request import MOST_TOOLS
-from edge.wire.request_fields import CalledFunction, ForcedTool
+from edge.wire.request_fields import IF_TAKEN, CalledFunction, ForcedTool
 
 
 def _described(kind: type[Struct], meaning: str, **types: Any) -> Any:
@@ -49,7 +49,6 @@ class ResponseFormat(fields.ResponseFormatField):
     """The form of the answer. `json_schema` is needed for the type of that name."""
 
 
-IF_TAKEN = "Where the model takes it; otherwise `x-legato-ignored` names it."
 IGNORED = "Accepted, and named in `x-legato-ignored`."
 NOT_USED = "Accepted and not used."
 CACHE_KEY = "Requests with the same value meet the same prompt cache, if the provider has keys for its cache."
@@ -75,8 +74,6 @@ class ChatRequest(fields.Body, kw_only=True):
     logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
-    reasoning_effort: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
-    verbosity: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
     logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(description=IF_TAKEN)] | None = None
     functions: Annotated[None, Meta(description="Not supported: use `tools`.")] = None
     function_call: Annotated[None, Meta(description="Not supported: use `tools` and `tool_choice`.")] = None

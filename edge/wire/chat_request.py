@@ -20,7 +20,9 @@ from edge.wire.request_fields import (
     BodyOfKnownFields,
     Content,
     ForcedTool,
+    ForwardedFields,
     Message,
+    Reasoning,
     ResponseFormatField,
     TextPart,
     ToolCall,
@@ -94,9 +96,6 @@ _tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool] = msgspec.json.Deco
     Literal["auto", "none", "required"] | ForcedTool
 )
 
-_FORWARDED = (
-    "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "verbosity",
-)  # fmt: skip
 # Known, and not passed on to any provider.
 _IGNORED = ("prediction", "web_search_options")
 
@@ -117,6 +116,8 @@ async def decode_chat(body: bytes) -> ChatBody:
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
+    if decoded.reasoning is not None and _present(decoded.reasoning.summary):
+        ignored += ("reasoning.summary",)
     if decoded.parallel_tool_calls is not None and not tool_names:
         # Servers refuse it without tools.
         ignored += ("parallel_tool_calls",)
@@ -220,7 +221,13 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
 
 def _parameters(body: Body, *, with_tools: bool) -> bytes:
     # Some models refuse an empty list of stops, which is the same as none.
-    parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
+    parameters = {
+        name: value
+        for name in ForwardedFields.__struct_fields__
+        if (value := getattr(body, name)) is not None and value != []
+    }
+    if body.reasoning is not None:
+        parameters |= _reasoning(body.reasoning, has_effort="reasoning_effort" in parameters)
     if body.response_format and (response_format := _present(body.response_format)):
         wanted = _decode(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
@@ -232,6 +239,17 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     if with_tools and body.parallel_tool_calls is not None:
         parameters["parallel_tool_calls"] = body.parallel_tool_calls
     return msgspec.json.encode(parameters) if parameters else b""
+
+
+def _reasoning(wanted: Reasoning, *, has_effort: bool) -> dict[str, object]:
+    """Returns what the object says as parameters; a `reasoning_effort` beside it counts."""
+    effort = wanted.effort
+    if effort is None and wanted.enabled is not None and wanted.max_tokens is None:
+        effort = "medium" if wanted.enabled else "none"
+    parameters: dict[str, object] = {} if effort is None or has_effort else {"reasoning_effort": effort}
+    if wanted.max_tokens is not None and wanted.enabled is not False:
+        parameters["reasoning"] = {"max_tokens": wanted.max_tokens}
+    return parameters
 
 
 def _present(value: Raw) -> bytes:

@@ -120,27 +120,46 @@ class StreamOptions(Struct):
     include_usage: bool | None = None
 
 
+IF_TAKEN: Final = "Where the model takes it; otherwise `x-legato-ignored` names it."
+
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 # What models take differs, and grows.
-_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$")]
+_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)]
 
 
-class Body(Struct):
-    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
+class Reasoning(Struct):
+    """How much the model is to think, in OpenRouter's words: an effort, or a number of tokens."""
 
-    messages: Raw = ABSENT
-    model: str | None = None
-    stream: bool | None = None
+    effort: _Word | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    enabled: bool | None = None
+    # Answers have no reasoning, so nothing is to be left out.
+    exclude: bool | None = None
+    summary: Raw = ABSENT
+
+
+class ForwardedFields(Struct):
+    """The parameters that models get as they are."""
+
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    max_tokens: float | None = None
-    max_completion_tokens: float | None = None
     stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
     seed: int | None = None
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
     reasoning_effort: _Word | None = None
     verbosity: _Word | None = None
+
+
+class Body(ForwardedFields):
+    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
+
+    messages: Raw = ABSENT
+    model: str | None = None
+    stream: bool | None = None
+    max_tokens: float | None = None
+    max_completion_tokens: float | None = None
+    reasoning: Reasoning | None = None
     logit_bias: Raw = ABSENT
     response_format: Raw = ABSENT
     tools: Raw = ABSENT

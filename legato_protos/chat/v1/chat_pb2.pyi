@@ -314,6 +314,7 @@ class Chat(_message.Message):
     REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     VERBOSITY_FIELD_NUMBER: _builtins.int
     PROMPT_CACHE_KEY_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """A class, such as "mezzo", or "auto". Empty: "auto"."""
     parallel_tool_calls: _builtins.bool
@@ -342,6 +343,10 @@ class Chat(_message.Message):
 
     @_builtins.property
     def sampling(self) -> Global___Sampling: ...
+    @_builtins.property
+    def reasoning(self) -> Global___Reasoning:
+        """Another way to say how much the model is to think, by a number of tokens too. A `reasoning_effort` beside it counts."""
+
     def __init__(
         self,
         *,
@@ -356,10 +361,11 @@ class Chat(_message.Message):
         reasoning_effort: _builtins.str = ...,
         verbosity: _builtins.str = ...,
         prompt_cache_key: _builtins.str = ...,
+        reasoning: Global___Reasoning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "parallel_tool_calls", b"parallel_tool_calls", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "parallel_tool_calls", b"parallel_tool_calls", "reasoning", b"reasoning", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "messages", b"messages", "model", b"model", "parallel_tool_calls", b"parallel_tool_calls", "prompt_cache_key", b"prompt_cache_key", "reasoning_effort", b"reasoning_effort", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice", "tools", b"tools", "verbosity", b"verbosity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "messages", b"messages", "model", b"model", "parallel_tool_calls", b"parallel_tool_calls", "prompt_cache_key", b"prompt_cache_key", "reasoning", b"reasoning", "reasoning_effort", b"reasoning_effort", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice", "tools", b"tools", "verbosity", b"verbosity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -371,6 +377,41 @@ class Chat(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__parallel_tool_calls) -> _WhichOneofReturnType__parallel_tool_calls | None: ...
 
 Global___Chat: _TypeAlias = Chat  # noqa: Y015
+
+@_typing.final
+class Reasoning(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EFFORT_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    ENABLED_FIELD_NUMBER: _builtins.int
+    effort: _builtins.str
+    """As `reasoning_effort`."""
+    max_tokens: _builtins.int
+    """The most tokens. Models that take only words get the one that is nearest."""
+    enabled: _builtins.bool
+    """Whether it is to think at all. Absent: the other fields decide."""
+    def __init__(
+        self,
+        *,
+        effort: _builtins.str = ...,
+        max_tokens: _builtins.int | None = ...,
+        enabled: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_max_tokens", b"_max_tokens", "enabled", b"enabled", "max_tokens", b"max_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_max_tokens", b"_max_tokens", "effort", b"effort", "enabled", b"enabled", "max_tokens", b"max_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__enabled: _TypeAlias = _typing.Literal["enabled"]  # noqa: Y015
+    _WhichOneofArgType__enabled: _TypeAlias = _typing.Literal["_enabled", b"_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__enabled) -> _WhichOneofReturnType__enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
+
+Global___Reasoning: _TypeAlias = Reasoning  # noqa: Y015
 
 @_typing.final
 class Message(_message.Message):

@@ -391,6 +391,7 @@ def _make_call(
         tools=tools,
         parameters=parameters,
         max_tokens=max_tokens,
+        abilities=target.abilities,
         cache_identity=prompt.cache_key or prompt.conversation,
         stream=streams,
     )

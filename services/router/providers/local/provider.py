@@ -27,10 +27,11 @@ from services.router.schema.tools import NO_TOOLS
 # Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
 # Parameters that llama.cpp does not know.
-_UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
+_UNKNOWN_PARAMETERS = ("reasoning_effort", "reasoning", "verbosity")
 
 
 class LocalProvider(OpenAIProvider):
+    kind = "local"
     needs_address = False
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts, socket: Path) -> None:

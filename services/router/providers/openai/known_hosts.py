@@ -17,6 +17,8 @@ class Host:
     needs_no_limit: bool = False
     # Whether it takes OpenAI's `prompt_cache_key`; others reject it.
     takes_cache_key: bool = False
+    # Whether it takes OpenRouter's `reasoning`.
+    takes_reasoning: bool = False
     # Whether it takes fields that ask it not to store a request.
     takes_no_store: bool = False
     # Those fields, and headers in their place or beside them.
@@ -34,6 +36,7 @@ _HOSTS: Final = {
     "api.openai.com": _OPENAI,
     "openrouter.ai": Host(
         takes_cache_key=True,
+        takes_reasoning=True,
         takes_no_store=True,
         no_store_fields={"provider": {"zdr": True, "data_collection": "deny"}},
     ),
