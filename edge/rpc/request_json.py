@@ -121,9 +121,18 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
 
 def _tool_choice(choice: pb.ToolChoice) -> object:
     if choice.WhichOneof("kind") == "function_name":
-        return {"type": "function", "function": {"name": choice.function_name}}
+        return _named_function(choice.function_name)
+    if choice.HasField("allowed_tools"):
+        allowed = choice.allowed_tools
+        mode = {"mode": _TOOL_MODES.get(allowed.mode, allowed.mode)} if allowed.mode else {}
+        tools = [_named_function(name) for name in allowed.function_names]
+        return {"type": "allowed_tools", "allowed_tools": {**mode, "tools": tools}}
     # Validation refuses a number, which is a mode that is not known.
     return _TOOL_MODES.get(choice.mode, choice.mode or None)
+
+
+def _named_function(name: str) -> dict[str, object]:
+    return {"type": "function", "function": {"name": name}}
 
 
 async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:

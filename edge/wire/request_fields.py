@@ -19,6 +19,10 @@ class UnreadObject(Struct, gc=False):
 class TextPart(Struct, gc=False):
     type: str
     text: str | None = None
+    # What the assistant said in place of an answer, as a part of its message.
+    refusal: str | None = None
+    # OpenAI's mark for its cache, which is not passed on.
+    prompt_cache_breakpoint: UnreadObject | None = None
 
 
 # Validated after the rest of a message.
@@ -93,11 +97,23 @@ class NamedFunction(Struct):
     name: str
 
 
-class ForcedTool(Struct):
-    """The function that the model has to call."""
+class ForcedTool(Struct, tag_field="type", tag="function"):
+    """A function, such as the one that the model has to call."""
 
-    type: Literal["function"]
     function: NamedFunction
+
+
+class AllowedTools(Struct):
+    """The functions that the model may call now, of all that are in `tools`."""
+
+    tools: Annotated[list[ForcedTool], Meta(min_length=1)]
+    mode: Literal["auto", "required"] = "auto"
+
+
+class AllowedToolsChoice(Struct, tag_field="type", tag="allowed_tools"):
+    """A choice among some of the tools."""
+
+    allowed_tools: AllowedTools
 
 
 class JsonSchema(Struct):
@@ -120,6 +136,25 @@ class StreamOptions(Struct):
     include_usage: bool | None = None
 
 
+class ModerationRule(Struct):
+    """What is to happen to a flagged text; only `block` is looked at."""
+
+    mode: str | None = None
+
+
+class ModerationPolicy(Struct):
+    """The rules for prompts and answers."""
+
+    input: ModerationRule | None = None
+    output: ModerationRule | None = None
+
+
+class Moderation(Struct):
+    """OpenAI's moderation beside an answer."""
+
+    policy: ModerationPolicy | None = None
+
+
 IF_TAKEN: Final = "Where the model takes it; otherwise `x-legato-ignored` names it."
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -135,7 +170,7 @@ class Reasoning(Struct):
     enabled: bool | None = None
     # Answers have no reasoning, so nothing is to be left out.
     exclude: bool | None = None
-    summary: Raw = ABSENT
+    summary: str | None = None
 
 
 class ForwardedFields(Struct):
@@ -149,6 +184,9 @@ class ForwardedFields(Struct):
     frequency_penalty: _Penalty | None = None
     reasoning_effort: _Word | None = None
     verbosity: _Word | None = None
+    top_k: Annotated[int, Meta(ge=-1, description=IF_TAKEN)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1, description=IF_TAKEN)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2, description=IF_TAKEN)] | None = None
 
 
 class Body(ForwardedFields):
@@ -182,6 +220,7 @@ class Body(ForwardedFields):
     prompt_cache_key: Raw = ABSENT
     prompt_cache_retention: Raw = ABSENT
     safety_identifier: Raw = ABSENT
+    moderation: Raw = ABSENT
 
 
 class BodyOfKnownFields(Body, forbid_unknown_fields=True):

@@ -49,6 +49,9 @@ class ChatOptions(TypedDict, total=False):
     presence_penalty: float
     frequency_penalty: float
     logit_bias: Mapping[str, float]
+    top_k: int
+    min_p: float
+    repetition_penalty: float
     reasoning_effort: str
     reasoning: Reasoning
     verbosity: str

@@ -42,6 +42,10 @@ def to_chat(body: Mapping[str, Any]) -> pb.Chat:
     if (choice := left.pop("tool_choice", None)) is not None:
         if isinstance(choice, str):
             chat.tool_choice.mode = TOOL_MODES[choice]
+        elif choice["type"] == "allowed_tools":
+            allowed = chat.tool_choice.allowed_tools
+            allowed.mode = TOOL_MODES[choice["allowed_tools"]["mode"]]
+            allowed.function_names.extend(tool["function"]["name"] for tool in choice["allowed_tools"]["tools"])
         else:
             chat.tool_choice.function_name = choice["function"]["name"]
     if (wanted := left.pop("response_format", None)) is not None:

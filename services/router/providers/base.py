@@ -63,6 +63,10 @@ class ProviderRoute:
     string_content: bool = False
     # Whether it takes OpenAI's `prompt_cache_key`.
     prompt_cache_key: bool = False
+    # Whether it takes what only the servers of open models have, such as `top_k`.
+    open_parameters: bool = False
+    # Whether it takes a `tool_choice` among some of the tools; others are sent these alone.
+    allowed_tools: bool = False
     # Whether requests mark what the provider may cache, where it caches nothing else.
     prompt_caching: bool = True
     # Whether system messages stay within the conversation, at models that take them there.

@@ -13,6 +13,8 @@ _NOTHING: Final = (Raw(), Raw(b"null"))
 
 # Parameters that steer an answer: a model that does not take one can answer without it.
 RARELY_TAKEN: Final = frozenset({"logit_bias", "reasoning_effort", "verbosity"})
+# Those that only the servers of open models have.
+OPEN_MODELS: Final = frozenset({"top_k", "min_p", "repetition_penalty", "chat_template_kwargs"})
 STEERING: Final = RARELY_TAKEN | {"temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"}
 
 
@@ -48,6 +50,7 @@ class KnownParameters(Struct):
 
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
     stop: str | list[str] | None = None
     seed: int | None = None
     presence_penalty: float | None = None

@@ -41,7 +41,7 @@ _OPENING = Text(Raw(b'"."'))
 
 # What a model is told that does not go on with its own last message.
 _GO_ON = Text(Raw(b'"Continue your last message exactly where it ends, and repeat nothing of it."'))
-_SAMPLING = {"temperature", "top_p"}
+_SAMPLING = {"temperature", "top_p", "top_k"}
 # Parameters that are always translated, or named by what is used in their place.
 _TRANSLATED = {"stop", "response_format", "parallel_tool_calls", "reasoning_effort", "reasoning"}
 _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
@@ -128,7 +128,7 @@ def _request(
 def _not_sent(parameters: Parameters, request: dict[str, object]) -> Iterator[str]:
     """Yields the parameters that the request does not have, or has with another value."""
     known = parameters.known
-    wanted = {"temperature": known.temperature, "top_p": known.top_p}
+    wanted = {"temperature": known.temperature, "top_p": known.top_p, "top_k": known.top_k}
     for name in parameters.fields:
         if name not in _TRANSLATED and (wanted.get(name) is None or request.get(name) != wanted[name]):
             yield name
@@ -212,7 +212,7 @@ def _definition(function: Function) -> dict[str, object]:
 
 def _sampling(parameters: KnownParameters) -> dict[str, object]:
     temperature = None if parameters.temperature is None else min(parameters.temperature, HIGHEST_TEMPERATURE)
-    sampling = {"temperature": temperature, "top_p": parameters.top_p}
+    sampling = {"temperature": temperature, "top_p": parameters.top_p, "top_k": parameters.top_k}
     return {name: value for name, value in sampling.items() if value is not None}
 
 

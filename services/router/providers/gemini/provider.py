@@ -28,6 +28,7 @@ _SEEDS = 2**31
 _GENERATION_FIELDS = {
     "temperature": "temperature",
     "top_p": "topP",
+    "top_k": "topK",
     "stop": "stopSequences",
     "seed": "seed",
     "presence_penalty": "presencePenalty",
@@ -142,6 +143,7 @@ def _generation(call: ProviderCall) -> dict[str, object]:
         "maxOutputTokens": call.max_tokens if call.is_limit_told else None,
         "temperature": parameters.temperature,
         "topP": parameters.top_p,
+        "topK": parameters.top_k,
         "stopSequences": parameters.stops or None,
         "seed": None if parameters.seed is None else parameters.seed % _SEEDS,
         "presencePenalty": parameters.presence_penalty,

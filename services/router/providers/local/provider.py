@@ -36,7 +36,14 @@ class LocalProvider(OpenAIProvider):
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts, socket: Path) -> None:
         # The server holds a thread per open connection, so idle ones are not kept.
-        route = ProviderRoute(route.name, route.kind, "http://localhost/v1", always_max_tokens=True, no_store=False)
+        route = ProviderRoute(
+            route.name,
+            route.kind,
+            "http://localhost/v1",
+            always_max_tokens=True,
+            no_store=False,
+            open_parameters=True,
+        )
         super().__init__(route, timeouts, socket=socket)
 
     async def warm(self) -> Sequence[str]:

@@ -19,7 +19,7 @@ from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
 from services.router.providers.openai.parameters import adapt
 from services.router.providers.translation.conversion import merged
-from services.router.schema.parameters import Parameters
+from services.router.schema.parameters import OPEN_MODELS, Parameters
 
 CACHE_KEY_CHARACTERS: Final = 32
 # An access token, in place of an API key.
@@ -30,7 +30,10 @@ class OpenAIProvider(HttpProvider):
     kind = "openai"
     answer_type = CompletionAnswer
     lessons = lessons.OPENAI
-    flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens")
+    flags = (
+        *("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens"),
+        *("open_parameters", "allowed_tools"),
+    )
 
     def __init__(
         self,
@@ -51,6 +54,9 @@ class OpenAIProvider(HttpProvider):
         self._sends_cache_key = route.prompt_cache_key and "prompt_cache_key" not in self._extra
 
     def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
+        if not self._route.open_parameters and not OPEN_MODELS.isdisjoint(parameters.fields):
+            call.ignore(sorted(OPEN_MODELS))
+            parameters = parameters.without(OPEN_MODELS)
         return adapt(call, parameters, takes_reasoning=self._takes_reasoning)
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
@@ -73,6 +79,8 @@ class OpenAIProvider(HttpProvider):
     def _write_body(self, call: ProviderCall) -> bytes:
         if self._route.short_call_ids:
             call = replace(call, messages=shorten_call_ids(call.messages))
+        if not self._route.allowed_tools:
+            call = replace(call, tools=call.tools.without_others())
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
         output_field = call.takes.output_field or self._route.output_field

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.router.providers.abilities import Abilities
@@ -190,3 +191,34 @@ class TestReasoningAsANumberOfTokens:
             request = upstream.requests[-1].json
             assert (request["reasoning_effort"], request["seed"], "reasoning" in request) == ("low", 1, False)
             await provider.aclose()
+
+
+class TestParametersOfOpenModels:
+    @pytest.mark.parametrize(("takes", "ignored"), [(True, []), (False, ["min_p", "top_k"])])
+    async def test_they_go_to_servers_that_take_them_alone(self, takes: bool, ignored: list[str]) -> None:
+        async with Upstream() as upstream:
+            provider = opened(OpenAIProvider, upstream.base_url, open_parameters=takes)
+            call = calling("vendor-model", b'{"top_k":5,"min_p":0.1,"seed":7}')
+            _, request = await served(provider, upstream, call)
+            assert {name: request.get(name) for name in ("top_k", "min_p", "seed")} == {
+                "top_k": 5 if takes else None,
+                "min_p": 0.1 if takes else None,
+                "seed": 7,
+            }
+            assert call.ignored == ignored
+            await provider.aclose()
+
+
+class TestChoiceAmongSomeOfTheTools:
+    async def test_it_goes_to_servers_that_know_it_and_the_tools_alone_to_others(self) -> None:
+        allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "get_time"}}]}
+        choice = {"type": "allowed_tools", "allowed_tools": allowed}
+        call = changed(CALL, tools_json=WEATHER, tool_choice_json=msgspec.json.encode(choice))
+        async with Upstream() as upstream:
+            for takes in (True, False):
+                provider = opened(OpenAIProvider, upstream.base_url, allowed_tools=takes)
+                _, request = await served(provider, upstream, call)
+                names = [tool["function"]["name"] for tool in request["tools"]]
+                assert names == (["get_weather", "get_time"] if takes else ["get_time"])
+                assert request["tool_choice"] == (choice if takes else "required")
+                await provider.aclose()
