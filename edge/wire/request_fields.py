@@ -137,7 +137,7 @@ class StreamOptions(Struct):
 
 
 class ModerationRule(Struct):
-    """What is to happen to a flagged text; only `block` is looked at."""
+    """The treatment of a flagged text; only `block` is looked at."""
 
     mode: str | None = None
 
@@ -163,7 +163,7 @@ _Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)]
 
 
 class Reasoning(Struct):
-    """How much the model is to think, in OpenRouter's words: an effort, or a number of tokens."""
+    """The amount of thinking in OpenRouter's words: an effort, or a number of tokens."""
 
     effort: _Word | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None

@@ -1,4 +1,4 @@
-"""What a model takes of a request, beyond what its provider's API has."""
+"""The abilities of models: the parts of a request that each takes, beyond what its provider's API has."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Literal
@@ -11,7 +11,7 @@ SAMPLING: Final = frozenset({"temperature", "top_p", "presence_penalty", "freque
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a model takes. The defaults are those of a model of which nothing is known."""
+    """The abilities of one model. The defaults are those of a model of which nothing is known."""
 
     # The words of `reasoning_effort`; none: it takes no such word. None: they are not known.
     efforts: tuple[str, ...] | None = None

@@ -40,7 +40,7 @@ class AnswerFormat(Struct):
 
 
 class Reasoning(Struct):
-    """How much a model is to think, in OpenRouter's words."""
+    """The amount of thinking in OpenRouter's words."""
 
     max_tokens: int | None = None
 
@@ -66,7 +66,7 @@ class KnownParameters(Struct):
 
     @property
     def wanted_effort(self) -> str | None:
-        """How much the model is to think: the word that the client sent, or the one for its number of tokens."""
+        """Returns the amount of thinking: the word that the client sent, or the one for its number of tokens."""
         if self.reasoning_effort is not None or self.reasoning is None or self.reasoning.max_tokens is None:
             return self.reasoning_effort
         efforts = (effort for effort, most in EFFORT_TOKENS.items() if self.reasoning.max_tokens <= most)

@@ -1,4 +1,4 @@
-"""How much a Claude model is told to think, and whether it may."""
+"""Tells Claude models how much to think, where they may."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a provider's refusal tells of a model, for all later chats.
+"""Reads what a provider's refusal tells of a model, for all later chats.
 
 Only a refusal in the provider's own fixed words is a lesson: it may quote a client, who must not decide what others
 get.
@@ -17,7 +17,7 @@ _WORD: Final = re.compile(r"[a-z]+")
 
 
 class Lesson(NamedTuple):
-    """What a message that matches from its beginning, in lower case, says of the abilities of a model."""
+    """A message, matched from its beginning in lower case, and what it says of the abilities of a model."""
 
     message: re.Pattern[str]
     change: Callable[[Abilities, re.Match[str]], Abilities]

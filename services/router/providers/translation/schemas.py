@@ -21,7 +21,7 @@ _REFERENCE: Final = "$ref"
 
 @dataclass(frozen=True, slots=True)
 class SchemaWords:
-    """What a vendor takes of JSON Schema."""
+    """The part of JSON Schema that a vendor takes."""
 
     refused: frozenset[str]
     # Of `format`; None: all.
