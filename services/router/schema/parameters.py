@@ -39,7 +39,7 @@ class AnswerFormat(Struct):
         return None if found in _NOTHING else found
 
 
-class Reasoning(Struct):
+class _Reasoning(Struct):
     """The amount of thinking in OpenRouter's words."""
 
     max_tokens: int | None = None
@@ -56,7 +56,7 @@ class KnownParameters(Struct):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     reasoning_effort: str | None = None
-    reasoning: Reasoning | None = None
+    reasoning: _Reasoning | None = None
     response_format: AnswerFormat = msgspec.field(default_factory=AnswerFormat)
     parallel_tool_calls: bool | None = None
 
