@@ -12,15 +12,18 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
+from services.router.providers.errors import lessons
 from services.router.providers.google_signatures import needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
+from services.router.providers.openai.parameters import adapt
 from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
 from services.router.providers.translation.conversion import merged
 from services.router.reasoning.restoring import NOTHING, TakenBack
 from services.router.schema.messages import Messages
+from services.router.schema.parameters import OPEN_MODELS, Parameters
 from services.router.schema.thoughts import CallSignature, ReasoningDetail, ReasoningText, Thought
 
 CACHE_KEY_CHARACTERS: Final = 32
@@ -29,15 +32,12 @@ _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 
 class OpenAIProvider(HttpProvider):
+    kind = "openai"
     answer_type = CompletionAnswer
+    lessons = lessons.OPENAI
     flags = (
-        "no_store",
-        "short_call_ids",
-        "string_content",
-        "prompt_cache_key",
-        "always_max_tokens",
-        "reasoning_back",
-        "reasoning_needed",
+        *("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens"),
+        *("open_parameters", "allowed_tools", "reasoning_back", "reasoning_needed"),
     )
 
     def __init__(
@@ -50,6 +50,7 @@ class OpenAIProvider(HttpProvider):
     ) -> None:
         host = host_of(route.base_url)
         self._key_header = host.key_header
+        self._takes_reasoning = host.takes_reasoning
         super().__init__(route, timeouts, host.no_store_headers if route.no_store else {}, tls=tls, socket=socket)
         self._route = route
         self._reasoning_field = host.reasoning_field
@@ -59,6 +60,12 @@ class OpenAIProvider(HttpProvider):
             self._extra = merged(self._extra, dict(host.no_store_fields))
         self._extra_json = msgspec.json.encode(self._extra)
         self._sends_cache_key = route.prompt_cache_key and "prompt_cache_key" not in self._extra
+
+    def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
+        if not self._route.open_parameters and not OPEN_MODELS.isdisjoint(parameters.fields):
+            call.ignore(sorted(OPEN_MODELS))
+            parameters = parameters.without(OPEN_MODELS)
+        return adapt(call, parameters, takes_reasoning=self._takes_reasoning)
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         # What the route sets is not the client's to choose.
@@ -91,9 +98,12 @@ class OpenAIProvider(HttpProvider):
             call = replace(call, messages=messages)
         if self._route.short_call_ids:
             call = replace(call, messages=shorten_call_ids(call.messages))
+        if not self._route.allowed_tools:
+            call = replace(call, tools=call.tools.without_others())
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
-        return encode_call(call, self._route.output_field, self._extra_json, self._cache_key(call))
+        output_field = call.takes.output_field or self._route.output_field
+        return encode_call(call, output_field, self._extra_json, self._cache_key(call))
 
     def _with_thoughts(self, call: ProviderCall) -> Messages:
         messages = write_thoughts(call.messages, self._reasoning_field)

@@ -15,6 +15,7 @@ from services.chassis.telemetry.log import Log
 from services.router.models.states import ModelState, ModelStates, _gauge_key
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers import open_provider
+from services.router.providers.abilities import Abilities
 from services.router.providers.base import (
     Piece,
     ProviderCall,
@@ -103,6 +104,9 @@ class PlayedProvider:
 
     def takes_back(self, model_name: str) -> TakenBack:
         return NOTHING
+
+    def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
+        return ()
 
     def use_key(self, api_key: str) -> None:
         self.api_key = api_key
