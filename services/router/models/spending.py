@@ -6,6 +6,8 @@ from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.providers.base import ProviderUsage
 from services.router.routes.target import ProviderCost, Target
+from services.rules import usage
+from services.rules.usage import COLUMNS, PART_OF, message_of, named, with_bounded_parts
 
 # The prices of a provider; those of the prompt but the first concern its cache.
 KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
@@ -41,11 +43,10 @@ def describe_call(
     is plausible, by which and by our own counts it costs."""
     call = ModelCall(provider=target.provider, model_name=target.model_name, usage=counted)
     if said is not None:
-        usage, cached_tokens = call.usage, said.cached_tokens or 0
-        usage.prompt_tokens = counted.prompt_tokens if said.prompt_tokens is None else said.prompt_tokens
-        usage.cached_tokens = min(cached_tokens, usage.prompt_tokens)
-        if said.completion_tokens is not None:
-            usage.completion_tokens = said.completion_tokens
+        # Of a part that is not reported there is nothing.
+        counts = {name: 0 if name in PART_OF else count for name, count in named(counted).items()}
+        counts |= {name: count for name in COLUMNS if (count := getattr(said, name)) is not None}
+        call.usage.CopyFrom(message_of(with_bounded_parts(usage.Usage(**counts))))
         call.cache_write_tokens = said.cache_write_tokens or 0
     if (cost := target.cost) is not None:
         uncached, cached, written, written_1h, output = _by_kind(counted, told)
