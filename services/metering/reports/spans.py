@@ -12,7 +12,7 @@ SPANS: Final[tuple[Span, ...]] = get_args(Span)
 
 
 class _Bounds(NamedTuple):
-    """When the span of a time began, and when the next one does."""
+    """The start of the span that a time is in, and that of the next one."""
 
     start_of: Callable[[int], int]
     next_of: Callable[[int], int]
