@@ -1,4 +1,4 @@
-"""What the console calls the columns of usage, in tables and beside the counts that they are a part of."""
+"""The words of the console for the columns of usage, in tables and beside the counts that they are a part of."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,7 @@ TITLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PartWords:
-    """What is said of a part: its count alone, with its share of the whole, and in a sentence below the whole."""
+    """The words for a part: its count alone, with its share of the whole, and in a sentence below the whole."""
 
     count: str
     share: str

@@ -1,5 +1,4 @@
-"""What a row of a report says of money and tokens: its charges without the cost of its calls, as far as that is known,
-and its counts."""
+"""The margin of a row of a report (its charges without the cost of its calls, as far as that is known), and its counts."""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,4 @@
-"""What an entry of the ledger adds to the statistics, with the hold of its request; and how additions are summed up.
+"""Says what an entry of the ledger, with the hold of its request, adds to the statistics; and sums up such additions.
 
 A charge belongs to the model that finished the answer, a call and its cost to the model that was called.
 """

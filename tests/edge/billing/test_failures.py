@@ -107,6 +107,6 @@ async def test_what_is_counted_after_too_many_kinds_is_told(
     failures.count(OTHER_KEY, "forte", Reason.SATURATED)
     await failures.report()
     assert await stored(metering_harness) == [
-        ("acct_ann", "key_ann", "forte", "SATURATED", False, 2),
-        ("acct_ann", "key_other", "forte", "SATURATED", False, 1),
+        ("acct_ann", "key_ann", "forte", "SATURATED", 2, 0),
+        ("acct_ann", "key_other", "forte", "SATURATED", 1, 0),
     ]
