@@ -1,4 +1,4 @@
-"""The margin of a row of a report (its charges without the cost of its calls, as far as that is known), and its counts."""
+"""The margin of a row of a report: its charges without the known cost of its calls; and its counts."""
 
 from typing import Any, Protocol
 

@@ -74,11 +74,13 @@ def additions_of(entry: SummedEntry) -> Iterator[Addition]:
     calls = decode_calls(entry.model_calls) if entry.kind in CHARGES else []
     group = Group(entry.account_id, entry.key_id, entry.class_id)
     finished = group if not calls else group._replace(provider=calls[-1].provider, model_name=calls[-1].model_name)
-    times = _times_of(entry) if entry.requests == 1 else {}
     is_costed = bool(calls) and calls[-1].cost_nanos is not None
-    yield Addition(finished, entry.recorded_at_us, _sums_of(entry, is_costed=is_costed), times)
+    yield Addition(finished, entry.recorded_at_us, _sums_of(entry, is_costed=is_costed))
     if entry.requests != 1:
         return
+    if times := _times_of(entry):
+        # Of all models of a class together, so that there are few of them to read.
+        yield Addition(group, entry.recorded_at_us, times=times)
     for call in calls:
         sums = {
             "calls": 1,

@@ -39,7 +39,7 @@ class DayFilter(NamedTuple):
 def read_sums(
     connection: sa.Connection, chosen: DayFilter, groups: Sequence[str], most: int
 ) -> dict[tuple[Any, ...], Sums]:
-    """Returns the sums of so many groups at most."""
+    """Returns the sums of so many groups at most, those that have any; without groups, those of everything."""
     columns = [GROUPS[name] for name in groups]
     query = (
         sa.select(*columns, *(total(usage_days.c[name]) for name in SUMMED))
@@ -49,8 +49,9 @@ def read_sums(
         .group_by(*columns)
         .limit(most)
     )
-    rows = connection.execute(query)
-    return {tuple(row[: len(groups)]): dict(zip(SUMMED, row[len(groups) :], strict=True)) for row in rows}
+    found = ((tuple(row[: len(groups)]), row[len(groups) :]) for row in connection.execute(query))
+    # Rows may have nothing but failures or times.
+    return {group: dict(zip(SUMMED, sums, strict=True)) for group, sums in found if any(sums) or not groups}
 
 
 def read_recent_sums(
@@ -61,7 +62,7 @@ def read_recent_sums(
     recent = read_recent(connection, most)
     if recent is None:
         return None
-    described = ((_labels_of(addition), dict(addition.sums)) for addition in recent)
+    described = ((_labels_of(addition), dict(addition.sums)) for addition in recent if addition.sums)
     return [each for each in described if _is_chosen(chosen, each[0])]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
@@ -21,6 +22,7 @@ from services.metering.credit.store.tables import holds, ledger
 from services.metering.reports.additions import SUMMED
 from services.metering.reports.models import AccountsReport, ReportQuery, read_report
 from services.metering.reports.store.days import sum_up_portion
+from services.metering.reports.store.failures import Failures, add_failures
 from services.metering.reports.store.model_sums import GROUPS, DayFilter
 from services.rules.usage import Usage
 from tests.services.metering.samples import (
@@ -231,3 +233,16 @@ async def test_report_is_of_whole_days_and_of_what_was_chosen(database: Database
     assert report(database, chosen=ALWAYS._replace(end_us=DAY_US)).total == dict.fromkeys(SUMMED, 0)
     with pytest.raises(LegatoError, match="begins with one day"):
         report(database, chosen=ALWAYS._replace(end_us=DAY_US + 1))
+
+
+async def test_failures_and_times_make_no_rows(database: Database, writer: Writer) -> None:
+    failed = Failures("acct_dddddddddddddddd", 0, KEY, "forte", "SATURATED", is_cut=False, chats=1)
+    await database.write(add_failures, [failed])
+    done = replace(settle(1, completion=3, calls=[model_call("acme")]), duration_ms=100)
+    await ask_each(writer, grant(1_000), reserve(1), done)
+    for _ in range(2):
+        rows = report(database, "account_id", "class_id", "provider").rows
+        assert [(row.account_id, row.class_id, row.provider) for row in rows] == [
+            (ACCOUNT, "forte", "acme"), (ACCOUNT, "", ""),
+        ]  # fmt: skip
+        sum_up(database)
