@@ -28,6 +28,7 @@ from edge.wire.request_fields import (
 )
 from edge.wire.value_limit import check_values
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 DecodedT = TypeVar("DecodedT")
@@ -176,30 +177,30 @@ async def _check_utf8(body: bytes, yielder: Yielder) -> None:
             decoder.decode(view[begin:end], final=end >= len(body))
             await yielder.spend((min(end, len(body)) - begin) // 4)
     except UnicodeDecodeError:
-        raise _invalid("The body is not valid UTF-8.") from None
+        raise _invalid(Sentence("body_not_utf8")) from None
 
 
 def _refuse_what_is_not_offered(body: Body) -> None:
     if body.n is not None and body.n != 1:
-        raise _invalid("n must be 1: this service returns one choice.", "n")
+        raise _invalid(Sentence("n_not_one"), "n")
     if body.logprobs:
-        raise _invalid("logprobs are not supported.", "logprobs")
+        raise _invalid(Sentence("logprobs_not_supported"), "logprobs")
     if body.top_logprobs:
-        raise _invalid("logprobs are not supported.", "top_logprobs")
+        raise _invalid(Sentence("logprobs_not_supported"), "top_logprobs")
     if body.functions or body.function_call:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
             if _present(getattr(body, name)):
-                raise _invalid(f"{name} is not supported: use {instead}.", name)
+                raise _invalid(Sentence("field_not_supported", name=name, instead=instead), name)
     if body.modalities:
         _check_field("modalities", _present(body.modalities), _modalities_decoder)
     if body.audio and _present(body.audio):
-        raise _invalid("audio is not supported: answers are text.", "audio")
+        raise _invalid(Sentence("audio_not_supported"), "audio")
 
 
 def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
     """Checks a field of small size."""
     if len(given) > LARGEST_FIELD_BYTES:
-        raise _invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
+        raise _invalid(Sentence("field_too_large", name=name, most_bytes=LARGEST_FIELD_BYTES), name)
     if given:
         _decode(decoder, given, name)
 
@@ -214,7 +215,7 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
     if asked is None:
         return None
     if asked != int(asked) or asked < 1:
-        raise _invalid(f"{name} must be a whole number, at least 1.", name)
+        raise _invalid(Sentence("whole_number_least", name=name), name)
     return min(int(asked), 2**31)
 
 
@@ -224,7 +225,7 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     if body.response_format and (response_format := _present(body.response_format)):
         wanted = _decode(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
-            raise _invalid("response_format.json_schema is missing.", "response_format.json_schema")
+            raise _invalid(Sentence("json_schema_missing"), "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
     if body.logit_bias and (logit_bias := _present(body.logit_bias)):
         _check_field("logit_bias", logit_bias, _logit_bias_decoder)
@@ -241,10 +242,10 @@ def _present(value: Raw) -> bytes:
 
 async def _check_messages(messages: Raw, yielder: Yielder) -> None:
     if not messages or messages == NULL:
-        raise _invalid("messages is missing.", "messages")
+        raise _invalid(Sentence("messages_missing"), "messages")
     raw_messages = _decode(_list_decoder, messages, "messages")
     if not raw_messages:
-        raise _invalid("messages must not be empty.", "messages")
+        raise _invalid(Sentence("messages_empty"), "messages")
     elements = len(raw_messages)
     check_count(elements, "messages")
     await yielder.spend(len(memoryview(messages)))
@@ -254,7 +255,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
         content, raw_calls = message.content, message.tool_calls
         if isinstance(message, AssistantMessage) and content == NULL:
             if not raw_calls and not message.refusal:
-                raise _invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
+                raise _invalid(Sentence("assistant_message_empty"), f"{name}.content")
             content = _EMPTY
         # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
         del message
@@ -274,12 +275,12 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
 def check_count(elements: int, name: str) -> None:
     """Raises if a request has more messages, parts and tool calls than any needs."""
     if elements > MOST_ELEMENTS:
-        raise _invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+        raise _invalid(Sentence("elements_most", most=MOST_ELEMENTS), name)
 
 
 def check_tool_count(tools: int) -> None:
     if tools > MOST_TOOLS:
-        raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
+        raise _invalid(Sentence("tools_most", most=MOST_TOOLS), "tools")
 
 
 async def _check_each(
@@ -298,8 +299,7 @@ async def _check_each(
 
 def _check_part(part: TextPart, name: str) -> None:
     if part.type != "text" or part.text is None:
-        message = "Content parts must be of the form {type: 'text', text: string}."
-        raise _invalid(message, name.rpartition("[")[0])
+        raise _invalid(Sentence("content_part_form"), name.rpartition("[")[0])
 
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
@@ -310,8 +310,7 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
     def check(tool: ToolDefinition, name: str) -> None:
         if not _TOOL_NAME.fullmatch(tool.function.name):
-            message = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
-            raise _invalid(message, f"{name}.function.name")
+            raise _invalid(Sentence("function_name_invalid"), f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
@@ -321,9 +320,9 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
     choice = _decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
     if isinstance(choice, ForcedTool) and choice.function.name not in tool_names:
-        raise _invalid("tool_choice names a function that is not in tools.", "tool_choice")
+        raise _invalid(Sentence("tool_choice_unknown"), "tool_choice")
     if choice == "required" and not tool_names:
-        raise _invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")
+        raise _invalid(Sentence("tool_choice_without_tools"), "tool_choice")
 
 
 def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: str) -> DecodedT:
@@ -333,9 +332,9 @@ def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: s
     except msgspec.ValidationError as error:
         raise _mistyped(str(error), name) from None
     except msgspec.DecodeError:
-        raise _invalid("The body is not valid JSON.", name or None) from None
+        raise _invalid(Sentence("body_not_json"), name or None) from None
     except RecursionError:
-        raise _invalid("The body is nested too deeply.", name or None) from None
+        raise _invalid(Sentence("body_nested"), name or None) from None
 
 
 def _mistyped(sentence: str, name: str) -> LegatoError:
@@ -345,8 +344,9 @@ def _mistyped(sentence: str, name: str) -> LegatoError:
     said = _PLACE.sub("", sentence)
     if not _SAFE.match(said):
         said = "This value is not one of those accepted here"
-    return _invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
+    expected = said.replace("`", "'")
+    return _invalid(Sentence("parameter_invalid", name=path or "body", expected=expected), path or None)
 
 
-def _invalid(message: str, param: str | None = None) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def _invalid(sentence: Sentence, param: str | None = None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.reports.additions import Addition, Counts
 from services.metering.reports.chat_times import Percentiles, percentiles_of
 from services.metering.reports.local_days import require_hours
@@ -102,7 +103,7 @@ def report_outcomes(connection: Connection, query: OutcomesQuery) -> OutcomesRep
     for part in query.parts:
         require_hours(*part)
         if part[0] == part[1]:
-            raise LegatoError(Reason.REQUEST_INVALID, "Each part must begin before the next.", param="start_times")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("parts_order"), param="start_times")
     recent = [
         each
         for each in read_recent(connection, RECENT_MOST, query.account_id) or ()
