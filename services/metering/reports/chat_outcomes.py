@@ -14,7 +14,7 @@ from services.metering.reports.additions import Addition, Counts
 from services.metering.reports.chat_times import Percentiles, percentiles_of
 from services.metering.reports.local_days import require_hours
 from services.metering.reports.spans import starts_of
-from services.metering.reports.store.account_days import read_days, read_failed_days, read_key_costs
+from services.metering.reports.store.account_days import read_failed, read_key_costs, read_outcomes, read_requests
 from services.metering.reports.store.entries import read_recent
 from services.metering.store import Connection
 
@@ -123,10 +123,11 @@ def report_outcomes(connection: Connection, query: OutcomesQuery) -> OutcomesRep
 def _count_parts(connection: Connection, query: OutcomesQuery, groups: _Groups, recent: Sequence[Addition]) -> None:
     # There are many rows, and each belongs to several groups.
     together: defaultdict[tuple[int, str], _Chats] = defaultdict(_Chats)
-    for row in read_days(connection, query.account_id, starts_of(query.parts), query.key_ids):
-        counts = together[query.part_of(row.start_us), row.class_id]
-        counts.sums["requests"] += row.requests
-        counts.add_outcomes(row.outcomes)
+    chosen = query.account_id, starts_of(query.parts), query.key_ids
+    for start_us, class_id, requests in read_requests(connection, *chosen):
+        together[query.part_of(start_us), class_id].sums["requests"] += requests
+    for row in read_outcomes(connection, *chosen):
+        together[query.part_of(row.start_us), row.class_id].add_outcomes(row.outcomes)
     for addition in recent:
         together[query.part_of(addition.at_us), addition.group.class_id].add(addition)
     for (part_us, class_id), added in together.items():
@@ -143,7 +144,7 @@ def _count_keys(connection: Connection, query: OutcomesQuery, groups: _Groups, r
     for key_id, charged, charged_nanos in read_key_costs(connection, query.account_id, starts):
         requests[key_id] += charged
         costs[key_id] += charged_nanos
-    for row in read_failed_days(connection, query.account_id, starts):
+    for row in read_failed(connection, query.account_id, starts):
         counts = Counts()
         counts.add_outcomes(row.outcomes)
         failed[row.key_id] += counts.failed
@@ -155,9 +156,10 @@ def _count_keys(connection: Connection, query: OutcomesQuery, groups: _Groups, r
     if query.key_ids:
         used &= set(query.key_ids)
     ranked = sorted(used, key=lambda key_id: (-failed[key_id], -costs[key_id], key_id))[:KEYS_MOST]
-    for row in read_days(connection, query.account_id, starts, ranked) if ranked else ():
-        by_key[row.key_id].sums["requests"] += row.requests
+    for row in read_outcomes(connection, query.account_id, starts, ranked) if ranked else ():
         by_key[row.key_id].add_outcomes(row.outcomes)
     for addition in recent:
         by_key[addition.group.key_id].add(addition)
+    for key_id in ranked:
+        by_key[key_id].sums["requests"] = requests[key_id]
     return ranked

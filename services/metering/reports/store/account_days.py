@@ -10,60 +10,79 @@ from services.metering.reports.spans import Span
 from services.metering.reports.store.tables import OUTCOMES, usage_days
 from services.metering.store.schema import total
 
+_ROW: Final = usage_days.c
 _IS_MEANT: Final = (
-    usage_days.c.of_key == sa.bindparam("of_key"),
-    usage_days.c.span == sa.bindparam("span"),
-    usage_days.c.start_us.in_(sa.bindparam("starts_us", expanding=True)),
-    usage_days.c.account_id == sa.bindparam("account_id"),
+    _ROW.of_key == sa.bindparam("of_key"),
+    _ROW.span == sa.bindparam("span"),
+    _ROW.start_us.in_(sa.bindparam("starts_us", expanding=True)),
+    _ROW.account_id == sa.bindparam("account_id"),
 )
-_IS_OF_KEYS: Final = usage_days.c.key_id.in_(sa.bindparam("key_ids", expanding=True))
-_COLUMNS: Final = [usage_days.c[name] for name in ("start_us", "key_id", "class_id", "requests", *OUTCOMES)]
-_ALL: Final = sa.select(*_COLUMNS).where(*_IS_MEANT)
-_OF_KEYS: Final = _ALL.where(_IS_OF_KEYS)
-_FAILED: Final = _ALL.where(usage_days.c.failures != NOTHING)
-_COSTS: Final = (
-    sa.select(usage_days.c.key_id, total(usage_days.c.requests), total(usage_days.c.charged_nanos))
+_IS_OF_KEYS: Final = _ROW.key_id.in_(sa.bindparam("key_ids", expanding=True))
+# Of the rows of a class, one for each model, a single one has any.
+_HAS_OUTCOMES: Final = sa.or_(*(_ROW[name] != NOTHING for name in OUTCOMES))
+_ALL: Final = sa.select(*(_ROW[name] for name in ("start_us", "key_id", "class_id", *OUTCOMES))).where(*_IS_MEANT)
+_OUTCOMES: Final = _ALL.where(_HAS_OUTCOMES)
+_FAILED: Final = _ALL.where(_ROW.failures != NOTHING)
+_REQUESTS: Final = (
+    sa.select(_ROW.start_us, _ROW.class_id, total(_ROW.requests))
     .where(*_IS_MEANT)
-    .group_by(usage_days.c.key_id)
+    .group_by(_ROW.start_us, _ROW.class_id)
 )
-
-
-class DayRow(NamedTuple):
-    start_us: int
-    # Empty: all keys together.
-    key_id: str
-    class_id: str
-    requests: int
-    outcomes: tuple[str, ...]
-
+_COSTS: Final = (
+    sa.select(_ROW.key_id, total(_ROW.requests), total(_ROW.charged_nanos)).where(*_IS_MEANT).group_by(_ROW.key_id)
+)
 
 Starts = Mapping[Span, Sequence[int]]
 
 
-def read_days(
+class OutcomesRow(NamedTuple):
+    start_us: int
+    # Empty: all keys together.
+    key_id: str
+    class_id: str
+    outcomes: tuple[str, ...]
+
+
+def read_outcomes(
     connection: sa.Connection, account_id: str, starts: Starts, key_ids: Sequence[str] = ()
-) -> Iterable[DayRow]:
-    """Returns the rows of some spans: of each of these keys, or of all together."""
-    query = _OF_KEYS if key_ids else _ALL
-    return _read(connection, query, account_id, starts, of_key=bool(key_ids), key_ids=list(key_ids))
+) -> Iterable[OutcomesRow]:
+    """Returns the rows with outcomes of some spans: of each of these keys, or of all together."""
+    return map(_to_row, _read(connection, _OUTCOMES, account_id, starts, key_ids, of_key=bool(key_ids)))
 
 
-def read_failed_days(connection: sa.Connection, account_id: str, starts: Starts) -> Iterable[DayRow]:
+def read_failed(connection: sa.Connection, account_id: str, starts: Starts) -> Iterable[OutcomesRow]:
     """Returns the rows of all keys, each of one, with chats that failed."""
-    return _read(connection, _FAILED, account_id, starts, of_key=True)
+    return map(_to_row, _read(connection, _FAILED, account_id, starts, of_key=True))
 
 
-def _read(
-    connection: sa.Connection, query: sa.Select[Any], account_id: str, starts: Starts, **values: Any
-) -> Iterable[DayRow]:
-    for span, starts_us in starts.items():
-        given = values | {"account_id": account_id, "span": span, "starts_us": starts_us}
-        for *labels, first_token, duration, failures in connection.execute(query, given):
-            yield DayRow._make((*labels, (first_token, duration, failures)))
+def read_requests(
+    connection: sa.Connection, account_id: str, starts: Starts, key_ids: Sequence[str] = ()
+) -> Iterable[tuple[int, str, int]]:
+    """Returns rows of start, class, and how many requests were charged: of these keys, or of all."""
+    return _read(connection, _REQUESTS, account_id, starts, key_ids, of_key=bool(key_ids))
 
 
 def read_key_costs(connection: sa.Connection, account_id: str, starts: Starts) -> Iterable[tuple[str, int, int]]:
     """Returns rows of key, requests and what was charged for them; there may be several rows of a key."""
+    return _read(connection, _COSTS, account_id, starts, of_key=True)
+
+
+def _to_row(row: Sequence[Any]) -> OutcomesRow:
+    start_us, key_id, class_id, *outcomes = row
+    return OutcomesRow(start_us, key_id, class_id, tuple(outcomes))
+
+
+def _read(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    account_id: str,
+    starts: Starts,
+    key_ids: Sequence[str] = (),
+    *,
+    of_key: bool,
+) -> Iterable[Any]:
+    if key_ids:
+        query = query.where(_IS_OF_KEYS)
     for span, starts_us in starts.items():
-        given = {"account_id": account_id, "span": span, "starts_us": starts_us, "of_key": True}
-        yield from map(tuple, connection.execute(_COSTS, given))
+        given = {"of_key": of_key, "account_id": account_id, "span": span, "starts_us": starts_us}
+        yield from connection.execute(query, given | ({"key_ids": list(key_ids)} if key_ids else {}))

@@ -12,7 +12,7 @@ from services.metering.credit.store.tables import ledger
 from services.metering.reports.additions import Counts
 from services.metering.reports.chat_times import Measure, bucket_of
 from services.metering.reports.spans import starts_of
-from services.metering.reports.store.account_days import read_days
+from services.metering.reports.store.account_days import read_outcomes, read_requests
 from services.metering.reports.store.days import delete_hours
 from services.metering.reports.store.entries import read_recent
 from services.metering.reports.store.tables import usage_days
@@ -37,11 +37,13 @@ ALWAYS = (month_start_us(19_000 * DAY_US), month_start_us(22_000 * DAY_US))
 def counted(database: Database, *key_ids: str, period: tuple[int, int] = ALWAYS, account: str = ACCOUNT) -> Counts:
     counts = Counts()
     with database.transaction(writes=False) as connection:
-        for row in read_days(connection, account, starts_of([period]), key_ids):
+        chosen = account, starts_of([period]), key_ids
+        for row in read_outcomes(connection, *chosen):
             assert (row.key_id in key_ids) if key_ids else not row.key_id
-            assert row.class_id in ("forte", "")
-            counts.sums["requests"] += row.requests
             counts.add_outcomes(row.outcomes)
+        for _, class_id, requests in read_requests(connection, *chosen):
+            assert class_id in ("forte", "")
+            counts.sums["requests"] += requests
     return counts
 
 
