@@ -1,7 +1,7 @@
 """Renders the error table: every error of an endpoint, of a path or method that does not exist, and of ours.
 
-Errors in the middle of a stream are rendered by `edge/api/replies.py`, and the answer to bytes that are not HTTP by
-the HTTP server, since no response can be begun for them.
+Errors in the middle of a stream are rendered by the reply of their dialect, and the answer to bytes that are not HTTP
+by the HTTP server, since no response can be begun for them.
 """
 
 from collections.abc import Awaitable
@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.api.http_chat import REFUSAL_HEADERS
+from edge.http.http_chat import REFUSAL_HEADERS
 from edge.chat.edge_state import EdgeState
 from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from edge.api.replies import StreamedReply
+from edge.http.replies import StreamedReply
 from edge.billing.hold import FIRST_SLICE_TOKENS
 from edge.billing.journal import OPEN, SEAL
 from edge.chat.delivery import PieceDelivery

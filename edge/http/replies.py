@@ -1,18 +1,20 @@
-"""The two ways in which an answer reaches a client over HTTP: piece by piece, or whole."""
+"""The two ways in which an answer reaches a client over HTTP: piece by piece, or whole.
+
+A dialect renders what is sent: it has an `AnswerEvents` and a `WholeAnswer` of its own.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
+from typing import Protocol
 
 from edge.chat.reply import Reply
-from edge.wire.completion_json import DELTA_END, Chunks, Completion, error_event
 from edge.wire.responses import JSON
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers, Send
-from services.chassis.http.response_writer import COMMENT, ResponseWriter
-from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
+from services.chassis.http.response_writer import ResponseWriter
 
 _STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -22,14 +24,44 @@ _STREAM_HEADERS: Headers = [
 ]
 
 
+class RenderedAnswer(Protocol):
+    def cite(self, citations: Iterable[router.Citation]) -> None: ...
+
+
+class AnswerEvents(RenderedAnswer, Protocol):
+    """Renders an answer as events."""
+
+    def opening(self, response: router.ChatResponse | None) -> bytes:
+        """Renders what comes before the first piece, or before the end of an answer without one."""
+        ...
+
+    def deltas(self, response: router.ChatResponse) -> bytes: ...
+
+    def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes: ...
+
+    def failure(self, error: LegatoError) -> bytes:
+        """Renders the last event of a stream that failed."""
+        ...
+
+    def sign_of_life(self) -> bytes: ...
+
+
+class WholeAnswer(RenderedAnswer, Protocol):
+    """Gathers an answer, and renders it as one JSON object."""
+
+    def add(self, response: router.ChatResponse) -> None: ...
+
+    def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes: ...
+
+
 class HttpReply(Reply):
-    def __init__(self, send: Send, completion: Chunks | Completion, ignored: Sequence[str]) -> None:
+    def __init__(self, send: Send, answer: RenderedAnswer, ignored: Sequence[str]) -> None:
         super().__init__(ignored)
         self._send = send
-        self._completion = completion
+        self._answer = answer
 
     def cite(self, citations: Sequence[router.Citation]) -> None:
-        self._completion.cite(citations)
+        self._answer.cite(citations)
 
     def _all_headers(self) -> Headers:
         headers = self._headers
@@ -46,22 +78,22 @@ class HttpReply(Reply):
 
 
 class StreamedReply(HttpReply):
-    """A stream of events. If its first token takes long, comments keep proxies from timing it out.
+    """A stream of events. If its first token takes long, signs of life keep proxies from timing it out.
 
-    The first comment opens the response and so fixes its status. It is sent only after a pause: an error before that
-    still has its own status."""
+    The first of them opens the response and so fixes its status. It is sent only after a pause: an error before that
+    still has its own status. A dialect whose pieces are many has a `write_packed` of its own."""
 
     is_streamed = True
 
     def __init__(
-        self, send: Send, chunks: Chunks, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
+        self, send: Send, events: AnswerEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:
-        super().__init__(send, chunks, ignored)
-        self._chunks = chunks
+        super().__init__(send, events, ignored)
+        self._events = events
         self._writer = writer
         self._keepalive_s = keepalive_s
-        self._comment_due: asyncio.TimerHandle | None = None
-        self._commenting: asyncio.Future[None] | None = None
+        self._sign_due: asyncio.TimerHandle | None = None
+        self._signing: asyncio.Future[None] | None = None
 
     # A function of C: it is asked for every piece.
     is_behind: bool = property(attrgetter("_writer.flow.write_paused"))  # type: ignore[assignment]
@@ -75,41 +107,36 @@ class StreamedReply(HttpReply):
         await self._writer.drain()
 
     def write(self, response: router.ChatResponse) -> None:
-        chunks = self._chunks.deltas(response)
+        events = b""
         if not self.delivered:
             self.delivered = True
-            chunks = self._chunks.role(speaks=bool(response.contents) and not response.refusal) + chunks
-        self._writer.write(chunks)
-
-    def write_packed(self, packed: bytes) -> None:
-        # Rendered here, and not by a method of the chunks: all but the first and the last piece come this way.
-        chunks, texts_json = self._chunks, packed[PACKED_HEAD_BYTES:]
-        self._writer.write(chunks.content_head + texts_json.replace(SEPARATOR, chunks.between_contents) + DELTA_END)
+            events = self._events.opening(response)
+        self._writer.write(events + self._events.deltas(response))
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
-        chunks = self._chunks.closing_chunks(finish_reason, usage, cut_by)
+        events = b""
         if not self.delivered:
             self.delivered = True
-            chunks = self._chunks.role() + chunks
-        await self._send_body(chunks, more=False)
+            events = self._events.opening(None)
+        await self._send_body(events + self._events.closing(finish_reason, usage, cut_by), more=False)
 
     def keep_alive(self) -> None:
         # A timer is cheaper than a task: nearly every answer begins before it is due.
-        self._comment_due = asyncio.get_running_loop().call_later(self._keepalive_s, self._comment)
+        self._sign_due = asyncio.get_running_loop().call_later(self._keepalive_s, self._sign)
 
     def stop_keeping_alive(self) -> None:
-        for pending in (self._comment_due, self._commenting):
+        for pending in (self._sign_due, self._signing):
             if pending is not None:
                 pending.cancel()
 
-    def _comment(self) -> None:
-        if self._commenting is None or self._commenting.done():
-            # While the client does not read the last comment, another would not help.
-            self._commenting = asyncio.ensure_future(self._send_body(COMMENT, more=True))
+    def _sign(self) -> None:
+        if self._signing is None or self._signing.done():
+            # While the client does not read the last one, another would not help.
+            self._signing = asyncio.ensure_future(self._send_body(self._events.sign_of_life(), more=True))
         self.keep_alive()
 
     async def fail(self, error: LegatoError) -> None:
-        await self._send_body(error_event(error), more=False)
+        await self._send_body(self._events.failure(error), more=False)
 
     async def _send_body(self, body: bytes, *, more: bool) -> None:
         await self._open()
@@ -124,13 +151,15 @@ class StreamedReply(HttpReply):
 
 
 class WholeReply(HttpReply):
-    _completion: Completion
+    def __init__(self, send: Send, answer: WholeAnswer, ignored: Sequence[str]) -> None:
+        super().__init__(send, answer, ignored)
+        self._whole = answer
 
     def write(self, response: router.ChatResponse) -> None:
-        self._completion.add(response)
+        self._whole.add(response)
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
-        body = self._completion.render(finish_reason, usage, cut_by)
+        body = self._whole.render(finish_reason, usage, cut_by)
         self.delivered = self.is_open = True
         headers = [JSON, (b"content-length", b"%d" % len(body)), *self._all_headers()]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
