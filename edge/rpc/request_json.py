@@ -11,16 +11,10 @@ from typing import Final
 import msgspec
 from google.protobuf.struct_pb2 import Value
 
-from edge.wire.chat_request import (
-    BYTES_PER_ELEMENT,
-    LARGEST_FIELD_BYTES,
-    SLICE_BYTES,
-    check_count,
-    check_tool_count,
-)
+from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count, check_tool_count
+from edge.wire.checked_json import LARGEST_FIELD_BYTES, SLICE_BYTES, invalid
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
 
 _ROLES: Final = {
@@ -106,7 +100,7 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
         fields["stop"] = sampling.stop[: MOST_STOPS + 1]
     # Each has six bytes of JSON at least.
     if len(sampling.logit_bias) > LARGEST_FIELD_BYTES // 6:
-        raise _invalid(f"logit_bias is larger than {LARGEST_FIELD_BYTES} bytes.", "logit_bias")
+        raise invalid(f"logit_bias is larger than {LARGEST_FIELD_BYTES} bytes.", "logit_bias")
     if sampling.logit_bias:
         fields["logit_bias"] = {
             token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
@@ -177,12 +171,12 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
         if field.name in _SCHEMAS:
             if given.ByteSize() > LARGEST_FIELD_BYTES:
                 message = f"{place} is larger than {LARGEST_FIELD_BYTES} bytes: send it as text, in {field.name}_json."
-                raise _invalid(message, place)
+                raise invalid(message, place)
             fields[field.name] = _object(given.fields, place)
         elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
             fields[field.name] = given
         elif rendered in fields:
-            raise _invalid(f"Set either {name}.{rendered} or {place}, not both.", place)
+            raise invalid(f"Set either {name}.{rendered} or {place}, not both.", place)
         else:
             fields[rendered] = _checked_object(given, place)
     return fields
@@ -194,11 +188,11 @@ def _checked_object(text: str, name: str) -> msgspec.Raw:
     try:
         _object_decoder.decode(given)
     except msgspec.ValidationError:
-        raise _invalid(f"{name}: Expected a JSON object.", name) from None
+        raise invalid(f"{name}: Expected a JSON object.", name) from None
     except msgspec.DecodeError:
-        raise _invalid(f"{name} is not valid JSON.", name) from None
+        raise invalid(f"{name} is not valid JSON.", name) from None
     except RecursionError:
-        raise _invalid(f"{name} is nested too deeply.", name) from None
+        raise invalid(f"{name} is nested too deeply.", name) from None
     return msgspec.Raw(given)
 
 
@@ -226,9 +220,5 @@ def _value(value: Value, name: str) -> object:
 def _number(number: float, name: str) -> float | int:
     """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
     if not isfinite(number):
-        raise _invalid(f"{name}: Expected a finite number.", name)
+        raise invalid(f"{name}: Expected a finite number.", name)
     return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number
-
-
-def _invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

@@ -1,18 +1,26 @@
 """Decodes and validates the body of `/v1/chat/completions`.
 
-Messages, tools and tool_choice are checked in full and then passed on as the bytes they came in. Error messages name
-the place and the types, and never quote what was sent.
+Messages, tools and tool_choice are checked in full and then passed on as the bytes they came in.
 """
 
-import codecs
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from edge.wire.checked_json import (
+    SLICE_BYTES,
+    DecodedT,
+    check_field,
+    check_utf8,
+    decode_known,
+    decode_part,
+    invalid,
+    present,
+)
 from edge.wire.request_fields import (
     NULL,
     AssistantMessage,
@@ -27,21 +35,8 @@ from edge.wire.request_fields import (
     ToolDefinition,
 )
 from edge.wire.value_limit import check_values
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
 
-DecodedT = TypeVar("DecodedT")
-
-# A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
-# millisecond.
-SLICE_BYTES = 64 * 1024
-# OpenAI takes 16 pairs of metadata of at most 576 characters.
-LARGEST_FIELD_BYTES = 64 * 1024
-# Names in the header of fields that were ignored.
-MOST_NAMES = 32
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# Stands for names that do not fit into a header.
-OTHERS = "*"
 # The cost of checking one list element, however short, in bytes to read.
 BYTES_PER_ELEMENT = 64
 # Limits messages, content parts and tool calls together.
@@ -51,11 +46,6 @@ MOST_TOOLS: Final = 10_000
 _EMPTY = Raw(b'""')
 _QUOTE = ord('"')
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
-# The messages of msgspec that contain only types, bounds and names of ours.
-_SAFE = re.compile(
-    r"(Expected `[^`]+`(, got `[^`]+`|( of length)? [<>]=? -?[0-9.]+)?|Object missing required field `[a-z_]+`)$"
-)
 
 
 class ChatBody(Struct):
@@ -76,10 +66,8 @@ class ChatBody(Struct):
     prompt_cache_key_digest: bytes = b""
 
 
-_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _body_decoder = msgspec.json.Decoder(Body)
-_strict_decoder = msgspec.json.Decoder(BodyOfKnownFields)
-_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
+_strict_decoder: msgspec.json.Decoder[Body] = msgspec.json.Decoder(BodyOfKnownFields)
 _modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
 _logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
@@ -104,16 +92,16 @@ _IGNORED = ("prediction", "web_search_options")
 async def decode_chat(body: bytes) -> ChatBody:
     yielder = Yielder(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
-        await _check_utf8(body, yielder)
+        await check_utf8(body, yielder)
     await check_values(body, yielder)
     decoded, ignored = _decode_fields(body)
     await yielder.spend(len(body))
     if decoded.metadata:
-        _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
+        check_field("metadata", present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
     await _check_messages(decoded.messages, yielder)
-    tools_json = _present(decoded.tools) if decoded.tools else b""
-    tool_choice_json = _present(decoded.tool_choice) if decoded.tool_choice else b""
+    tools_json = present(decoded.tools) if decoded.tools else b""
+    tool_choice_json = present(decoded.tool_choice) if decoded.tool_choice else b""
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
@@ -125,7 +113,7 @@ async def decode_chat(body: bytes) -> ChatBody:
         stream=bool(decoded.stream),
         max_tokens=_max_tokens(decoded),
         # Copied last, so that there is one copy of a large prompt while others have their turn.
-        messages_json=_present(decoded.messages),
+        messages_json=present(decoded.messages),
         tools_json=tools_json if tool_names else b"",
         tool_choice_json=tool_choice_json if tool_names else b"",
         parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
@@ -137,71 +125,33 @@ async def decode_chat(body: bytes) -> ChatBody:
 
 
 def _digest(value: Raw) -> bytes:
-    given = _present(value) if value else b""
+    given = present(value) if value else b""
     return hashlib.sha256(given).digest() if given else b""
 
 
 def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     """Returns the fields that we know, and the names of those that are ignored although they may change an answer."""
-    try:
-        decoded: Body = _strict_decoder.decode(body)
-        others: list[str] = []
-    except (msgspec.DecodeError, RecursionError):
-        decoded = _decode(_body_decoder, body, "")
-        others = _unknown_names(body, decoded)
+    decoded, others = decode_known(body, _strict_decoder, _body_decoder)
     if others or decoded.prediction or decoded.web_search_options:
-        others += [name for name in _IGNORED if _present(getattr(decoded, name))]
+        others += [name for name in _IGNORED if present(getattr(decoded, name))]
     return decoded, tuple(others)
-
-
-def _unknown_names(body: bytes, decoded: Body) -> list[str]:
-    known = [field for name in Body.__struct_fields__ if isinstance(field := getattr(decoded, name), Raw)]
-    if len(body) - sum(len(memoryview(field)) for field in known) > LARGEST_FIELD_BYTES:
-        return [OTHERS]
-    fields = _fields_decoder.decode(body)
-    unknown = [name for name in fields if name not in Body.__struct_fields__ and _present(fields[name])]
-    names = [name for name in unknown[:MOST_NAMES] if _NAME.fullmatch(name)]
-    return names if len(names) == len(unknown) else [*names, OTHERS]
-
-
-async def _check_utf8(body: bytes, yielder: Yielder) -> None:
-    """Raises for invalid UTF-8, which nothing would notice later in the parts that stay bytes."""
-    try:
-        if len(body) <= SLICE_BYTES:
-            body.decode()
-            return
-        decoder, view = _Utf8Decoder(), memoryview(body)
-        for begin in range(0, len(body), SLICE_BYTES):
-            end = begin + SLICE_BYTES
-            decoder.decode(view[begin:end], final=end >= len(body))
-            await yielder.spend((min(end, len(body)) - begin) // 4)
-    except UnicodeDecodeError:
-        raise _invalid("The body is not valid UTF-8.") from None
 
 
 def _refuse_what_is_not_offered(body: Body) -> None:
     if body.n is not None and body.n != 1:
-        raise _invalid("n must be 1: this service returns one choice.", "n")
+        raise invalid("n must be 1: this service returns one choice.", "n")
     if body.logprobs:
-        raise _invalid("logprobs are not supported.", "logprobs")
+        raise invalid("logprobs are not supported.", "logprobs")
     if body.top_logprobs:
-        raise _invalid("logprobs are not supported.", "top_logprobs")
+        raise invalid("logprobs are not supported.", "top_logprobs")
     if body.functions or body.function_call:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
-            if _present(getattr(body, name)):
-                raise _invalid(f"{name} is not supported: use {instead}.", name)
+            if present(getattr(body, name)):
+                raise invalid(f"{name} is not supported: use {instead}.", name)
     if body.modalities:
-        _check_field("modalities", _present(body.modalities), _modalities_decoder)
-    if body.audio and _present(body.audio):
-        raise _invalid("audio is not supported: answers are text.", "audio")
-
-
-def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
-    """Checks a field of small size."""
-    if len(given) > LARGEST_FIELD_BYTES:
-        raise _invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
-    if given:
-        _decode(decoder, given, name)
+        check_field("modalities", present(body.modalities), _modalities_decoder)
+    if body.audio and present(body.audio):
+        raise invalid("audio is not supported: answers are text.", "audio")
 
 
 def _max_tokens(body: Body) -> int | None:
@@ -214,47 +164,42 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
     if asked is None:
         return None
     if asked != int(asked) or asked < 1:
-        raise _invalid(f"{name} must be a whole number, at least 1.", name)
+        raise invalid(f"{name} must be a whole number, at least 1.", name)
     return min(int(asked), 2**31)
 
 
 def _parameters(body: Body, *, with_tools: bool) -> bytes:
     # Some models refuse an empty list of stops, which is the same as none.
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
-    if body.response_format and (response_format := _present(body.response_format)):
-        wanted = _decode(_response_format_decoder, response_format, "response_format")
+    if body.response_format and (response_format := present(body.response_format)):
+        wanted = decode_part(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
-            raise _invalid("response_format.json_schema is missing.", "response_format.json_schema")
+            raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
-    if body.logit_bias and (logit_bias := _present(body.logit_bias)):
-        _check_field("logit_bias", logit_bias, _logit_bias_decoder)
+    if body.logit_bias and (logit_bias := present(body.logit_bias)):
+        check_field("logit_bias", logit_bias, _logit_bias_decoder)
         parameters["logit_bias"] = Raw(logit_bias)
     if with_tools and body.parallel_tool_calls is not None:
         parameters["parallel_tool_calls"] = body.parallel_tool_calls
     return msgspec.json.encode(parameters) if parameters else b""
 
 
-def _present(value: Raw) -> bytes:
-    """Returns a field's bytes; empty if it is absent or null."""
-    return b"" if value == NULL else bytes(value)
-
-
 async def _check_messages(messages: Raw, yielder: Yielder) -> None:
     if not messages or messages == NULL:
-        raise _invalid("messages is missing.", "messages")
-    raw_messages = _decode(_list_decoder, messages, "messages")
+        raise invalid("messages is missing.", "messages")
+    raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
-        raise _invalid("messages must not be empty.", "messages")
+        raise invalid("messages must not be empty.", "messages")
     elements = len(raw_messages)
     check_count(elements, "messages")
     await yielder.spend(len(memoryview(messages)))
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
-        message = _decode(_message_decoder, raw_message, name)
+        message = decode_part(_message_decoder, raw_message, name)
         content, raw_calls = message.content, message.tool_calls
         if isinstance(message, AssistantMessage) and content == NULL:
             if not raw_calls and not message.refusal:
-                raise _invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
+                raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
             content = _EMPTY
         # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
         del message
@@ -265,7 +210,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
             await _check_each(_tool_call_decoder, raw_calls, f"{name}.tool_calls", yielder)
         # A string was validated when the body was decoded, and may be long.
         if memoryview(content)[0] != _QUOTE:
-            raw_parts = _decode(_content_decoder, content, f"{name}.content")
+            raw_parts = decode_part(_content_decoder, content, f"{name}.content")
             elements += len(raw_parts)
             check_count(elements, f"{name}.content")
             await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, _check_part)
@@ -274,12 +219,12 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
 def check_count(elements: int, name: str) -> None:
     """Raises if a request has more messages, parts and tool calls than any needs."""
     if elements > MOST_ELEMENTS:
-        raise _invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+        raise invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
 
 
 def check_tool_count(tools: int) -> None:
     if tools > MOST_TOOLS:
-        raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
+        raise invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
 
 
 async def _check_each(
@@ -292,18 +237,18 @@ async def _check_each(
     """Checks the elements of a list. Each is decoded only for that: it does not stay while others have their turn."""
     for index, raw_element in enumerate(raw_elements):
         place = f"{name}[{index}]"
-        check(_decode(decoder, raw_element, place), place)
+        check(decode_part(decoder, raw_element, place), place)
         await yielder.spend(len(memoryview(raw_element)) + BYTES_PER_ELEMENT)
 
 
 def _check_part(part: TextPart, name: str) -> None:
     if part.type != "text" or part.text is None:
         message = "Content parts must be of the form {type: 'text', text: string}."
-        raise _invalid(message, name.rpartition("[")[0])
+        raise invalid(message, name.rpartition("[")[0])
 
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
-    raw_tools = _decode(_list_decoder, tools_json, "tools")
+    raw_tools = decode_part(_list_decoder, tools_json, "tools")
     check_tool_count(len(raw_tools))
     await yielder.spend(len(tools_json))
     names = set()
@@ -311,7 +256,7 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
     def check(tool: ToolDefinition, name: str) -> None:
         if not _TOOL_NAME.fullmatch(tool.function.name):
             message = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
-            raise _invalid(message, f"{name}.function.name")
+            raise invalid(message, f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
@@ -319,34 +264,8 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
 
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
-    choice = _decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
+    choice = decode_part(_tool_choice_decoder, tool_choice_json, "tool_choice")
     if isinstance(choice, ForcedTool) and choice.function.name not in tool_names:
-        raise _invalid("tool_choice names a function that is not in tools.", "tool_choice")
+        raise invalid("tool_choice names a function that is not in tools.", "tool_choice")
     if choice == "required" and not tool_names:
-        raise _invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")
-
-
-def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: str) -> DecodedT:
-    """Decodes the field `name`; an empty name is the body's."""
-    try:
-        return decoder.decode(given)
-    except msgspec.ValidationError as error:
-        raise _mistyped(str(error), name) from None
-    except msgspec.DecodeError:
-        raise _invalid("The body is not valid JSON.", name or None) from None
-    except RecursionError:
-        raise _invalid("The body is nested too deeply.", name or None) from None
-
-
-def _mistyped(sentence: str, name: str) -> LegatoError:
-    place = _PLACE.search(sentence)
-    # Keys of a dict are the client's own words, so the path stops before them.
-    path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
-    said = _PLACE.sub("", sentence)
-    if not _SAFE.match(said):
-        said = "This value is not one of those accepted here"
-    return _invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
-
-
-def _invalid(message: str, param: str | None = None) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+        raise invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")
