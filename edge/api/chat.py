@@ -89,7 +89,7 @@ _BODY: Final = {
         }
     },
 }
-_ERRORS: Final = errors(
+CHAT_ERRORS: Final = (
     Reason.MODEL_UNKNOWN,
     Reason.CONTEXT_EXCEEDED,
     Reason.IDEMPOTENCY_KEY_REUSED,
@@ -107,7 +107,6 @@ _ERRORS: Final = errors(
     Reason.UPSTREAM_REFUSED,
     Reason.CONTENT_POLICY,
     Reason.MAINTENANCE,
-    headers=RATE_HEADERS,
 )
 
 
@@ -116,7 +115,7 @@ _ERRORS: Final = errors(
     summary="Create a chat completion",
     operation_id="createChatCompletion",
     openapi_extra={"requestBody": _BODY},
-    responses={200: _ANSWER, **_ERRORS},
+    responses={200: _ANSWER, **errors(*CHAT_ERRORS, headers=RATE_HEADERS)},
     response_model=None,
 )
 async def create_chat_completion(

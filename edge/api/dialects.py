@@ -5,7 +5,9 @@ from typing import Final
 
 from edge.api.completions import CompletionChat
 from edge.http.http_chat import HttpChat
+from edge.messages.errors import MESSAGES_PATH
+from edge.messages.incoming import MessagesChat
 
 COMPLETIONS_PATH: Final = "/v1/chat/completions"
 
-CHATS: Final[Mapping[str, type[HttpChat]]] = {COMPLETIONS_PATH: CompletionChat}
+CHATS: Final[Mapping[str, type[HttpChat]]] = {COMPLETIONS_PATH: CompletionChat, MESSAGES_PATH: MessagesChat}

@@ -13,8 +13,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.http.http_chat import REFUSAL_HEADERS
 from edge.chat.edge_state import EdgeState
+from edge.http.http_chat import REFUSAL_HEADERS
+from edge.messages.errors import is_for_messages, render_error
 from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
@@ -38,9 +39,13 @@ async def answer_error(request: Request, error: Exception) -> Response:
     else:
         refusal = _to_refusal(request, edge, error)
     forget_origin(error)
-    edge.record_refusal(refusal, request.state.request_id)
-    response = Response(error_body(refusal), refusal.wire.http_status, media_type="application/json")
-    response.raw_headers += [*error_headers(refusal), *headers]
+    request_id: str = request.state.request_id
+    edge.record_refusal(refusal, request_id)
+    body, of_dialect = error_body(refusal), Headers()
+    if is_for_messages(request.scope):
+        body, of_dialect = render_error(refusal, request_id)
+    response = Response(body, refusal.wire.http_status, media_type="application/json")
+    response.raw_headers += [*error_headers(refusal), *headers, *of_dialect]
     return response
 
 

@@ -45,7 +45,8 @@ MOST_TOOLS: Final = 10_000
 
 _EMPTY = Raw(b'""')
 _QUOTE = ord('"')
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOL_NAME_ERROR = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
 
 
 class ChatBody(Struct):
@@ -254,9 +255,8 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
     names = set()
 
     def check(tool: ToolDefinition, name: str) -> None:
-        if not _TOOL_NAME.fullmatch(tool.function.name):
-            message = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
-            raise invalid(message, f"{name}.function.name")
+        if not TOOL_NAME.fullmatch(tool.function.name):
+            raise invalid(TOOL_NAME_ERROR, f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)

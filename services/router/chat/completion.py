@@ -38,6 +38,7 @@ from services.router.grounding.search_tool import SearchTool
 from services.router.models.spending import describe_call
 from services.router.models.states import ModelState, ModelStates
 from services.router.prompts import tokens
+from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.conversation import digest_cache_key, digest_conversation, digest_instructions
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError, ProviderUsage
@@ -162,6 +163,16 @@ class Completions:
         if self._grounding is not None:
             await self._grounding.preview(chat, prompt, targets, response)
         return response
+
+    async def count_tokens(self, chat: ChatOpen) -> int:
+        """Returns the tokens of a prompt as the first model of its class usually counts; nothing is sent."""
+        class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
+        opened = _OpenedChat(chat, self._prompt_memory)
+        with opened.memory:
+            prompt = await opened.compose(self.model_states.routes.characters[class_id])
+        counted = CountedPrompt(prompt.tokens, bool(prompt.tools.json), chat.account_id)
+        ratios = self.model_states.by_class[class_id].all[0].calibration.ratios(counted)
+        return prompt.tokens if ratios is None else round(ratios.middle * prompt.tokens)
 
     async def drain(self) -> None:
         """Waits until no chat is running."""

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from edge.http.replies import StreamedReply
 from edge.billing.hold import FIRST_SLICE_TOKENS
 from edge.billing.journal import OPEN, SEAL
 from edge.chat.delivery import PieceDelivery
+from edge.http.replies import StreamedReply
 from edge.wire.body_reader import ClientGone
 from services.chassis.exchange.calls import arrive
 from services.chassis.exchange.outbox import read_packed

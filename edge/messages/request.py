@@ -1,0 +1,180 @@
+"""Renders the body of `/v1/messages` as that of `/v1/chat/completions`, so that both have one validation.
+
+Errors name places of what the client sent, so all whose place is another in the chat is checked here. Fields of the
+same name and meaning are passed on as they are.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from edge.messages.blocks import ChatMessages
+from edge.messages.fields import (
+    ContextManagement,
+    MessagesBody,
+    MessagesBodyOfKnownFields,
+    OutputConfig,
+    Thinking,
+    Tool,
+    ToolChoice,
+)
+from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, TOOL_NAME_ERROR, check_tool_count
+from edge.wire.checked_json import SLICE_BYTES, check_utf8, decode_known, decode_part, invalid, present
+from edge.wire.request_fields import NULL
+from edge.wire.value_limit import check_values
+from services.chassis.timing.yielder import Yielder
+
+_SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p")
+_REFUSED: Final = {
+    "compaction": "Conversations are not compacted here",
+    "container": "Containers are not offered",
+    "inference_geo": "Where models run cannot be chosen",
+    "mcp_servers": "MCP servers are not called by this service",
+    "thread": "Conversations are not stored here: send all messages",
+}
+# Thoughts of earlier turns are not sent to models, so there are none to clear.
+_DONE_EDITS: Final = "clear_thinking_"
+_TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+# The least efforts whose usual budgets of thoughts suffice.
+_EFFORTS_BY_BUDGET: Final = ((2_048, "low"), (12_000, "medium"))
+_BRACE: Final = ord("{")
+
+_encode = msgspec.json.encode
+_strict_decoder: msgspec.json.Decoder[MessagesBody] = msgspec.json.Decoder(MessagesBodyOfKnownFields)
+_body_decoder = msgspec.json.Decoder(MessagesBody)
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_tool_decoder = msgspec.json.Decoder(Tool)
+
+
+@dataclass(slots=True, repr=False)
+class RenderedChat:
+    """A request to `/v1/messages` in the terms of chat completions."""
+
+    body: bytes
+    # What is not passed on, and not known to chat completions either.
+    ignored: Collection[str] = ()
+    # The client is told which edits were applied to the context: none.
+    tells_edits: bool = False
+
+
+async def render_chat(body: bytes) -> RenderedChat:
+    yielder = Yielder(SLICE_BYTES)
+    if len(body) > SLICE_BYTES or not body.isascii():
+        await check_utf8(body, yielder)
+    await check_values(body, yielder)
+    decoded, ignored = decode_known(body, _strict_decoder, _body_decoder)
+    await yielder.spend(len(body))
+    _refuse_what_is_not_offered(decoded)
+    fields = _parameters(decoded)
+    fields_json = [_encode(fields)[1:-1]] if fields else []
+    messages = ChatMessages(yielder)
+    if system := present(decoded.system):
+        await messages.add_system(Raw(system))
+    await messages.add(decoded.messages)
+    fields_json.append(b'"messages":[%b]' % b",".join(messages.rendered))
+    others = [*ignored, *messages.ignored]
+    if tools := present(decoded.tools):
+        tools_json, of_tools = await _tools(Raw(tools), yielder)
+        fields_json.append(b'"tools":[%b]' % b",".join(tools_json))
+        others += of_tools
+    rendered = b"{%b}" % b",".join(fields_json)
+    return RenderedChat(rendered, others, decoded.context_management is not None)
+
+
+def _refuse_what_is_not_offered(body: MessagesBody) -> None:
+    for name, why in _REFUSED.items():
+        if present(getattr(body, name)) not in (b"", b"[]"):
+            raise invalid(f"{name} is not supported. {why}.", name)
+    _check_edits(body.context_management)
+
+
+def _check_edits(management: ContextManagement | None) -> None:
+    for index, edit in enumerate(management.edits if management is not None else ()):
+        if not edit.type.startswith(_DONE_EDITS):
+            place = f"context_management.edits[{index}]"
+            raise invalid(f"{place} is not supported: only thoughts are cleared, which are never sent again.", place)
+
+
+def _parameters(body: MessagesBody) -> dict[str, object]:
+    given = {name: getattr(body, name) for name in _SAME}
+    fields: dict[str, object] = {name: value for name, value in given.items() if present(value)}
+    if body.stop_sequences:
+        fields["stop"] = body.stop_sequences
+    config = body.output_config or OutputConfig()
+    if effort := _effort(body.thinking, config.effort):
+        fields["reasoning_effort"] = effort
+    if (wanted := config.format or body.output_format) is not None:
+        if not _is_object(wanted.schema):
+            raise invalid("output_config.format.schema: Expected a JSON schema.", "output_config.format.schema")
+        schema = {"name": "answer", "schema": wanted.schema, "strict": True}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if body.tool_choice is not None:
+        fields |= _tool_choice(body.tool_choice)
+    return fields
+
+
+def _effort(thinking: Thinking | None, effort: str | None) -> str | None:
+    if thinking is not None and thinking.type == "disabled":
+        return "none"
+    if effort is not None or thinking is None or thinking.budget_tokens is None:
+        return effort
+    return next((least for most, least in _EFFORTS_BY_BUDGET if thinking.budget_tokens <= most), "high")
+
+
+def _tool_choice(choice: ToolChoice) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if choice.type != "tool":
+        fields["tool_choice"] = _TOOL_CHOICES[choice.type]
+    elif choice.name:
+        fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+    else:
+        raise invalid("tool_choice.name is missing.", "tool_choice.name")
+    if choice.disable_parallel_tool_use is not None:
+        fields["parallel_tool_calls"] = not choice.disable_parallel_tool_use
+    return fields
+
+
+async def _tools(raw: Raw, yielder: Yielder) -> tuple[list[bytes], set[str]]:
+    """Returns the tools, and the names of what is not passed on."""
+    rendered: list[bytes] = []
+    ignored: set[str] = set()
+    raw_tools = decode_part(_list_decoder, raw, "tools")
+    check_tool_count(len(raw_tools))
+    for index, raw_tool in enumerate(raw_tools):
+        place = f"tools[{index}]"
+        tool = decode_part(_tool_decoder, raw_tool, place)
+        rendered.append(_encode(_function(tool, place)))
+        if present(tool.input_examples):
+            ignored.add("input_examples")
+        await yielder.spend(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT)
+    return rendered, ignored
+
+
+def _function(tool: Tool, place: str) -> dict[str, object]:
+    if tool.type not in (None, "custom"):
+        message = f"{place}.type: this service has no tools of its own. Define it as a custom tool."
+        raise invalid(message, f"{place}.type")
+    if tool.defer_loading:
+        message = f"{place}.defer_loading is not supported: send the tools that may be called."
+        raise invalid(message, f"{place}.defer_loading")
+    if not TOOL_NAME.fullmatch(tool.name):
+        raise invalid(TOOL_NAME_ERROR, f"{place}.name")
+    if not _is_object(tool.input_schema):
+        raise invalid(f"{place}.input_schema: Expected a JSON schema.", f"{place}.input_schema")
+    function: dict[str, object] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    function["parameters"] = tool.input_schema
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    fields: dict[str, object] = {"type": "function", "function": function}
+    if present(tool.cache_control):
+        fields["cache_control"] = tool.cache_control
+    return fields
+
+
+def _is_object(value: Raw) -> bool:
+    return bool(value) and value != NULL and memoryview(value)[0] == _BRACE
