@@ -106,8 +106,8 @@ def test_client_reads_whole_and_streamed_answers(claude: anthropic.Anthropic, up
     ) as stream:
         assert "".join(stream.text_stream) == "It rains."
         streamed = stream.get_final_message()
-    assert (streamed.content[0].text, streamed.stop_reason) == ("It rains.", "end_turn")  # type: ignore[union-attr]
-    assert streamed.content[0].text == whole.content[0].text  # type: ignore[union-attr]
+    assert (streamed.content[0].text, streamed.stop_reason) == ("It rains.", "end_turn")
+    assert streamed.content[0].text == whole.content[0].text
     assert streamed.usage.output_tokens == whole.usage.output_tokens == 7
 
 
@@ -120,8 +120,8 @@ def test_client_goes_through_a_loop_of_tools(claude: anthropic.Anthropic, upstre
         called = stream.get_final_message()
     assert called.stop_reason == "tool_use"
     said, *calls = called.content
-    assert said.text == "Let me see."  # type: ignore[union-attr]
-    assert [(call.id, call.name, call.input) for call in calls] == [  # type: ignore[union-attr]
+    assert said.text == "Let me see."
+    assert [(call.id, call.name, call.input) for call in calls] == [
         ("call_a", "get_weather", {"city": "Paris"}),
         ("call_b", "get_weather", {}),
     ]
@@ -131,7 +131,7 @@ def test_client_goes_through_a_loop_of_tools(claude: anthropic.Anthropic, upstre
     ]
     messages += [{"role": "assistant", "content": called.content}, {"role": "user", "content": results}]
     answer = claude.messages.create(model="forte", max_tokens=100, tools=[TOOL], messages=messages)
-    assert answer.content[0].text == "It rains."  # type: ignore[union-attr]
+    assert answer.content[0].text == "It rains."
     *_, asked, first, second = upstream.requests[1].json["messages"]
     assert (asked["content"], [call["id"] for call in asked["tool_calls"]]) == ("Let me see.", ["call_a", "call_b"])
     assert (first["tool_call_id"], first["content"]) == ("call_a", "rain")
@@ -145,7 +145,7 @@ def test_whole_answer_with_calls_is_the_same_as_a_streamed_one(
     message = read_message(post(service, api_key, model="forte", tools=[TOOL]).body)
     assert message.stop_reason == "tool_use"
     assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
-    assert [block.input for block in message.content[1:]] == [{"city": "Paris"}, {}]  # type: ignore[union-attr]
+    assert [block.input for block in message.content[1:]] == [{"city": "Paris"}, {}]
 
 
 SAME: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {

@@ -28,15 +28,15 @@ def test_call_that_was_cut_off_has_no_input() -> None:
     call = ToolCallDelta(index=0, id="call_1", name="f", arguments='{"city":"Pa')
     read = read_message(whole(ChatResponse(tool_calls=[call])).render("length", USAGE))
     assert read.stop_reason == "max_tokens"
-    assert [block.input for block in read.content] == [{}]  # type: ignore[union-attr]
+    assert [block.input for block in read.content] == [{}]
 
 
 def test_citations_are_those_of_the_text() -> None:
     message = whole(ChatResponse(contents=["So [1]."]))
     message.cite([Citation(start_index=3, end_index=6, title="A page", url="https://a.test/")])
     [text] = read_message(message.render("stop", USAGE)).content
-    [citation] = text.citations  # type: ignore[union-attr, misc]
-    assert citation.url == "https://a.test/"  # type: ignore[union-attr]
+    [citation] = text.citations
+    assert citation.url == "https://a.test/"
 
 
 def test_what_cut_an_answer_off_is_in_its_usage() -> None:
