@@ -110,7 +110,7 @@ class ErrorBody(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ErrorShape:
-    """How an endpoint tells errors."""
+    """The form in which an endpoint tells errors."""
 
     model: type[BaseModel]
     render: Callable[[LegatoError], object]

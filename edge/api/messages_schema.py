@@ -81,7 +81,7 @@ class JsonOutputFormat(fields.OutputFormat, kw_only=True):
 
 
 class MessageOutputConfig(fields.OutputConfig, kw_only=True):
-    """How much effort the answer is worth, and its form."""
+    """The effort that the answer is worth, and its form."""
 
     format: JsonOutputFormat | None = None
 
@@ -124,7 +124,7 @@ class MessageUsage(_Answer):
 
 
 class AnswerText(_Answer, tag_field="type", tag="text"):
-    """What the model says."""
+    """A text of the model."""
 
     text: str
     citations: list[dict[str, Any]] | None

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from edge.messages.fields import REFUSED_BLOCKS, Block, Message
+from edge.messages.fields import REFUSED_BLOCKS, Message, MessageBlock
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
 from edge.wire.checked_json import decode_part, invalid, present
 from edge.wire.request_fields import NULL
@@ -21,7 +21,7 @@ _THOUGHTS: Final = ("thinking", "redacted_thinking")
 _encode = msgspec.json.encode
 _list_decoder = msgspec.json.Decoder(list[Raw])
 _message_decoder = msgspec.json.Decoder(Message)
-_block_decoder = msgspec.json.Decoder(Block)
+_block_decoder = msgspec.json.Decoder(MessageBlock)
 
 # The fields of a part of a message, as JSON.
 _Part = dict[str, Raw]
@@ -64,7 +64,7 @@ class ChatMessages:
             else:
                 raise invalid(f"{place} must not be empty.", place)
 
-    async def _blocks(self, content: Raw, place: str) -> Raw | list[Block]:
+    async def _blocks(self, content: Raw, place: str) -> Raw | list[MessageBlock]:
         """Returns a text, or the blocks of what is a list."""
         kind = memoryview(content)[0]
         if kind == _QUOTE:
@@ -87,7 +87,7 @@ class ChatMessages:
     def _say(self, role: str, content: Raw | list[_Part], **fields: object) -> None:
         self.rendered.append(_encode({"role": role, "content": content, **fields}))
 
-    async def _add_said(self, role: str, blocks: list[Block], place: str) -> None:
+    async def _add_said(self, role: str, blocks: list[MessageBlock], place: str) -> None:
         """Adds what a user or the system says. Results are messages of their own, which follow the calls."""
         parts = []
         for index, block in enumerate(blocks):
@@ -99,7 +99,7 @@ class ChatMessages:
         if parts:
             self._say(role, _content(parts))
 
-    async def _add_answer(self, blocks: list[Block], place: str) -> None:
+    async def _add_answer(self, blocks: list[MessageBlock], place: str) -> None:
         parts, calls, thoughts = [], [], []
         for index, block in enumerate(blocks):
             if block.type == "tool_use":
@@ -113,7 +113,7 @@ class ChatMessages:
         content = _content(parts) if parts else NULL if calls else _EMPTY
         self._say("assistant", content, **fields, **_reasoning(thoughts))
 
-    def _call(self, block: Block, place: str) -> dict[str, object]:
+    def _call(self, block: MessageBlock, place: str) -> dict[str, object]:
         if not block.id or not block.name:
             raise invalid(f"{place}: A call needs an id and a name.", place)
         if not block.input or memoryview(block.input)[0] != _BRACE:
@@ -123,7 +123,7 @@ class ChatMessages:
         function = {"name": block.name, "arguments": str(memoryview(block.input), "utf-8")}
         return {"id": block.id, "type": "function", "function": function}
 
-    async def _add_result(self, block: Block, place: str) -> None:
+    async def _add_result(self, block: MessageBlock, place: str) -> None:
         if not block.tool_use_id:
             raise invalid(f"{place}.tool_use_id is missing.", f"{place}.tool_use_id")
         content, place = block.content, f"{place}.content"
@@ -138,13 +138,13 @@ class ChatMessages:
         self._say("tool", _content(parts), tool_call_id=block.tool_use_id)
 
 
-def _reasoning(thoughts: list[Block]) -> dict[str, object]:
+def _reasoning(thoughts: list[MessageBlock]) -> dict[str, object]:
     """Returns the fields of an assistant's message for its thoughts. No model is given them again, and none needs
     them: another may serve the next turn."""
     return {}
 
 
-def _text(block: Block, place: str) -> _Part:
+def _text(block: MessageBlock, place: str) -> _Part:
     if block.type != "text":
         why = REFUSED_BLOCKS.get(block.type, "this type of block is not supported here")
         raise invalid(f"{place}: {why}. This service takes text, calls of tools and their results.", place)
@@ -157,7 +157,7 @@ def _part(text: Raw) -> _Part:
     return {"type": _TEXT, "text": text}
 
 
-def _mark(block: Block) -> _Part:
+def _mark(block: MessageBlock) -> _Part:
     return {"cache_control": block.cache_control} if present(block.cache_control) else {}
 
 

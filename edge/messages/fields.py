@@ -85,7 +85,7 @@ class Message(Struct, gc=False):
     content: Raw
 
 
-class Block(Struct, gc=False):
+class MessageBlock(Struct, gc=False):
     """A block of any type; each has some of these fields."""
 
     type: str
@@ -100,7 +100,7 @@ class Block(Struct, gc=False):
     cache_control: Raw = ABSENT
 
 
-class Tool(Struct):
+class GivenTool(Struct):
     name: str = ""
     type: str | None = None
     description: str | None = None

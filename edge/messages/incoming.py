@@ -7,7 +7,7 @@ from typing import Final
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Reply
 from edge.http.http_chat import HttpChat
-from edge.http.replies import HttpReply, StreamedReply, WholeReply
+from edge.http.replies import HttpReply, StreamedHttpReply, WholeHttpReply
 from edge.messages.errors import render_error, request_id_header
 from edge.messages.events import MessageEvents
 from edge.messages.message_json import MESSAGE_PREFIX, WholeMessage
@@ -49,7 +49,7 @@ class MessagesChat(HttpChat):
             reply = EventReply(self._send, events, ignored, self.scope[BODY_WRITER], edge.keepalive_s)
         else:
             whole = WholeMessage(message_id, hold.class_id, tells_edits=tells_edits)
-            reply = WholeReply(self._send, whole, ignored)
+            reply = WholeHttpReply(self._send, whole, ignored)
         reply.put_headers(request_id_header(request_id))
         return reply
 
@@ -58,7 +58,7 @@ class MessagesChat(HttpChat):
         return render_error(error, request_id)
 
 
-class EventReply(StreamedReply):
+class EventReply(StreamedHttpReply):
     def __init__(
         self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:

@@ -14,11 +14,11 @@ from msgspec import Raw
 from edge.messages.blocks import ChatMessages
 from edge.messages.fields import (
     ContextManagement,
+    GivenTool,
     MessagesBody,
     MessagesBodyOfKnownFields,
     OutputConfig,
     Thinking,
-    Tool,
     ToolChoice,
 )
 from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, TOOL_NAME_ERROR, check_tool_count
@@ -46,7 +46,7 @@ _encode = msgspec.json.encode
 _strict_decoder: msgspec.json.Decoder[MessagesBody] = msgspec.json.Decoder(MessagesBodyOfKnownFields)
 _body_decoder = msgspec.json.Decoder(MessagesBody)
 _list_decoder = msgspec.json.Decoder(list[Raw])
-_tool_decoder = msgspec.json.Decoder(Tool)
+_tool_decoder = msgspec.json.Decoder(GivenTool)
 
 
 @dataclass(slots=True, repr=False)
@@ -153,7 +153,7 @@ async def _tools(raw: Raw, yielder: Yielder) -> tuple[list[bytes], set[str]]:
     return rendered, ignored
 
 
-def _function(tool: Tool, place: str) -> dict[str, object]:
+def _function(tool: GivenTool, place: str) -> dict[str, object]:
     if tool.type not in (None, "custom"):
         message = f"{place}.type: this service has no tools of its own. Define it as a custom tool."
         raise invalid(message, f"{place}.type")
