@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import grpc
 import grpc.aio
 
-from console.display.service_words import service_words
 from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from legato_protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
 from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
@@ -93,10 +92,9 @@ class ServiceCalls:
             is_read = READS.fullmatch(path.rpartition("/")[2]) is not None
             replicas = self._replicas()[: 2 if is_read else 1]
             timeout_s = (timeout or (READ_TIMEOUT_S if is_read else CHANGE_TIMEOUT_S)) / len(replicas)
-            with _in_the_visitors_words():
-                return await self._service.ask(
-                    replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
-                )
+            return await self._service.ask(
+                replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
+            )
 
         return call
 
@@ -116,7 +114,7 @@ class ServiceCalls:
     def _replicas(self) -> list[ChannelReplica]:
         replicas = self._service.replicas.in_order() if self._replica is None else [self._replica]
         if not replicas:
-            raise no_answer(self._service.title)
+            raise unavailable(self._service.title)
         return replicas
 
 
@@ -168,26 +166,10 @@ def token_metadata(access_token: bytes) -> TokenMetadata:
 def open_stream(title: str, call: CallT) -> Iterator[CallT]:
     """Translates the errors of a call in both directions, which ends with the block."""
     try:
-        with _in_the_visitors_words(), errors_of(title):
+        with errors_of(title):
             yield call
     finally:
         call.cancel()
-
-
-def no_answer(title: str) -> LegatoError:
-    """Builds the error for a service that does not answer, in the visitor's words."""
-    error = unavailable(title)
-    error.message = service_words(error.message)
-    return error
-
-
-@contextmanager
-def _in_the_visitors_words() -> Iterator[None]:
-    try:
-        yield
-    except LegatoError as error:
-        error.message = service_words(error.message)
-        raise
 
 
 async def if_available(answer: Awaitable[AnswerT]) -> AnswerT | None:

@@ -13,6 +13,7 @@ from legato_protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
 from legato_protos.metering.v1 import spend_limits_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
+from services.chassis.sentence import Sentence
 
 WHOLE_ACCOUNT: Final = ""
 # A key that does not exist: lists the account alone, where no key at all would list every one.
@@ -194,7 +195,7 @@ async def set_first(visit: Visit, key_id: str, limits: pb.SpendLimits) -> None:
     metadata = await _metadata_for(visit, key_id)
     answer = await visit.metering.spend_limits.SetFirstSpendLimits(request, metadata=metadata)
     if answer.spend.limits != limits:
-        raise LegatoError(Reason.REQUEST_INVALID, _("The key has other limits already."))
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_limits_taken"))
 
 
 async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:

@@ -4,6 +4,7 @@ import json
 
 from starlette.responses import Response
 
+from console.display.sentences import in_words
 from console.web.forms import Form, Refusal, status_of, unreadable_form
 from console.web.refusals import shows_again
 from console.web.visit import Visit
@@ -76,7 +77,7 @@ async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     except LegatoError as error:
         if error.reason not in SHOWN_HERE:
             raise
-        return await ask_again(visit, Refusal({"": error.message}, error, status_of(error)))
+        return await ask_again(visit, Refusal({"": in_words(error.sentence)}, error, status_of(error)))
     visit.sign_in(answer.signed_in.session_token)
     await visit.resolve(answer.signed_in.session_token)
     return _parse(visit.form.get("pending"))

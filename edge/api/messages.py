@@ -17,6 +17,7 @@ from edge.messages.message_json import MESSAGE_PREFIX, WholeMessage
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 router = APIRouter(prefix=MESSAGES_PATH, tags=["Messages"])
 
@@ -129,7 +130,7 @@ async def create_message(
     """The same chat in the form of Anthropic's Messages: it is admitted, held, charged and limited as a chat
     completion. The service is stateless: all messages come with each request."""
     # Only for a path that is taken for this one, such as one with a line feed at its end.
-    raise LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
+    raise LegatoError(Reason.NOT_FOUND, Sentence("endpoint_unknown"))
 
 
 @router.post(

@@ -5,10 +5,11 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from edge.messages.fields import REFUSED_BLOCKS, Message, MessageBlock
+from edge.messages.fields import Message, MessageBlock
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
 from edge.wire.checked_json import decode_part, invalid, present
 from edge.wire.request_fields import NULL
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _QUOTE, _BRACE, _BRACKET = b'"{['
@@ -46,10 +47,10 @@ class ChatMessages:
 
     async def add(self, messages: Raw) -> None:
         if not present(messages):
-            raise invalid("messages is missing.", "messages")
+            raise invalid(Sentence("messages_missing"), "messages")
         raw_messages = decode_part(_list_decoder, messages, "messages")
         if not raw_messages:
-            raise invalid("messages must not be empty.", "messages")
+            raise invalid(Sentence("messages_empty"), "messages")
         self._count(len(raw_messages), "messages")
         for index, raw_message in enumerate(raw_messages):
             message = decode_part(_message_decoder, raw_message, f"messages[{index}]")
@@ -62,7 +63,7 @@ class ChatMessages:
             elif blocks:
                 await self._add_said(message.role, blocks, place)
             else:
-                raise invalid(f"{place} must not be empty.", place)
+                raise invalid(Sentence("content_empty", name=place), place)
 
     async def _blocks(self, content: Raw, place: str) -> Raw | list[MessageBlock]:
         """Returns a text, or the blocks of what is a list."""
@@ -71,7 +72,7 @@ class ChatMessages:
             await self._yielder.spend(len(memoryview(content)) + BYTES_PER_ELEMENT)
             return content
         if kind != _BRACKET:
-            raise invalid(f"{place}: Expected a text or a list of blocks.", place)
+            raise invalid(Sentence("text_or_blocks_expected", name=place), place)
         raw_blocks = decode_part(_list_decoder, content, place)
         self._count(len(raw_blocks), place)
         blocks = []
@@ -115,9 +116,9 @@ class ChatMessages:
 
     def _call(self, block: MessageBlock, place: str) -> dict[str, object]:
         if not block.id or not block.name:
-            raise invalid(f"{place}: A call needs an id and a name.", place)
+            raise invalid(Sentence("call_incomplete", name=place), place)
         if not block.input or memoryview(block.input)[0] != _BRACE:
-            raise invalid(f"{place}.input: Expected an object.", f"{place}.input")
+            raise invalid(Sentence("object_expected", name=f"{place}.input"), f"{place}.input")
         if _mark(block):
             self.ignored.add("tool_use.cache_control")
         function = {"name": block.name, "arguments": str(memoryview(block.input), "utf-8")}
@@ -125,7 +126,7 @@ class ChatMessages:
 
     async def _add_result(self, block: MessageBlock, place: str) -> None:
         if not block.tool_use_id:
-            raise invalid(f"{place}.tool_use_id is missing.", f"{place}.tool_use_id")
+            raise invalid(Sentence("field_missing", name=f"{place}.tool_use_id"), f"{place}.tool_use_id")
         content, place = block.content, f"{place}.content"
         blocks = await self._blocks(content, place) if present(content) else _EMPTY
         if isinstance(blocks, Raw):
@@ -146,10 +147,9 @@ def _reasoning(thoughts: list[MessageBlock]) -> dict[str, object]:
 
 def _text(block: MessageBlock, place: str) -> _Part:
     if block.type != "text":
-        why = REFUSED_BLOCKS.get(block.type, "this type of block is not supported here")
-        raise invalid(f"{place}: {why}. This service takes text, calls of tools and their results.", place)
+        raise invalid(Sentence("block_refused", name=place), place)
     if not block.text or memoryview(block.text)[0] != _QUOTE:
-        raise invalid(f"{place}.text: Expected a text.", f"{place}.text")
+        raise invalid(Sentence("text_expected", name=f"{place}.text"), f"{place}.text")
     return _part(block.text) | _mark(block)
 
 

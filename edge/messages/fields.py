@@ -3,7 +3,7 @@
 Texts, inputs and schemas are kept as bytes: they become parts of the chat's JSON as they are.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct
 
@@ -111,14 +111,3 @@ class GivenTool(Struct):
     defer_loading: bool | None = None
     # Named to the client if it is set.
     input_examples: Raw = ABSENT
-
-
-# What each type of block is called in a refusal; a text is the only one that any model takes.
-REFUSED_BLOCKS: Final = {
-    "image": "images are not supported",
-    "document": "documents are not supported",
-    "search_result": "search results are not supported: send them as text",
-    "tool_reference": "references to tools are not supported: send the tools",
-    "container_upload": "files are not supported",
-    "compaction": "compacted contexts are not supported: send the messages",
-}

@@ -21,26 +21,22 @@ from edge.messages.fields import (
     Thinking,
     ToolChoice,
 )
-from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, TOOL_NAME_ERROR, check_tool_count
+from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, check_tool_count
 from edge.wire.checked_json import SLICE_BYTES, check_utf8, decode_known, decode_part, invalid, present
 from edge.wire.request_fields import NULL
 from edge.wire.value_limit import check_values
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p")
-_REFUSED: Final = {
-    "compaction": "Conversations are not compacted here",
-    "container": "Containers are not offered",
-    "inference_geo": "Where models run cannot be chosen",
-    "mcp_servers": "MCP servers are not called by this service",
-    "thread": "Conversations are not stored here: send all messages",
-}
+_REFUSED: Final = ("compaction", "container", "inference_geo", "mcp_servers", "thread")
 # Thoughts of earlier turns are not sent to models, so there are none to clear.
 _DONE_EDITS: Final = "clear_thinking_"
 _TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 # The least efforts whose usual budgets of thoughts suffice.
 _EFFORTS_BY_BUDGET: Final = ((2_048, "low"), (12_000, "medium"))
 _BRACE: Final = ord("{")
+_SCHEMA_PLACE: Final = "output_config.format.schema"
 
 _encode = msgspec.json.encode
 _strict_decoder: msgspec.json.Decoder[MessagesBody] = msgspec.json.Decoder(MessagesBodyOfKnownFields)
@@ -85,9 +81,9 @@ async def render_chat(body: bytes) -> RenderedChat:
 
 
 def _refuse_what_is_not_offered(body: MessagesBody) -> None:
-    for name, why in _REFUSED.items():
+    for name in _REFUSED:
         if present(getattr(body, name)) not in (b"", b"[]"):
-            raise invalid(f"{name} is not supported. {why}.", name)
+            raise invalid(Sentence("messages_field_refused", name=name), name)
     _check_edits(body.context_management)
 
 
@@ -95,7 +91,7 @@ def _check_edits(management: ContextManagement | None) -> None:
     for index, edit in enumerate(management.edits if management is not None else ()):
         if not edit.type.startswith(_DONE_EDITS):
             place = f"context_management.edits[{index}]"
-            raise invalid(f"{place} is not supported: only thoughts are cleared, which are never sent again.", place)
+            raise invalid(Sentence("context_edit_refused", name=place), place)
 
 
 def _parameters(body: MessagesBody) -> dict[str, object]:
@@ -108,7 +104,7 @@ def _parameters(body: MessagesBody) -> dict[str, object]:
         fields["reasoning_effort"] = effort
     if (wanted := config.format or body.output_format) is not None:
         if not _is_object(wanted.schema):
-            raise invalid("output_config.format.schema: Expected a JSON schema.", "output_config.format.schema")
+            raise invalid(Sentence("schema_expected", name=_SCHEMA_PLACE), _SCHEMA_PLACE)
         schema = {"name": "answer", "schema": wanted.schema, "strict": True}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     if body.tool_choice is not None:
@@ -131,7 +127,7 @@ def _tool_choice(choice: ToolChoice) -> dict[str, object]:
     elif choice.name:
         fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
     else:
-        raise invalid("tool_choice.name is missing.", "tool_choice.name")
+        raise invalid(Sentence("field_missing", name="tool_choice.name"), "tool_choice.name")
     if choice.disable_parallel_tool_use is not None:
         fields["parallel_tool_calls"] = not choice.disable_parallel_tool_use
     return fields
@@ -155,15 +151,13 @@ async def _tools(raw: Raw, yielder: Yielder) -> tuple[list[bytes], set[str]]:
 
 def _function(tool: GivenTool, place: str) -> dict[str, object]:
     if tool.type not in (None, "custom"):
-        message = f"{place}.type: this service has no tools of its own. Define it as a custom tool."
-        raise invalid(message, f"{place}.type")
+        raise invalid(Sentence("server_tool_refused", name=f"{place}.type"), f"{place}.type")
     if tool.defer_loading:
-        message = f"{place}.defer_loading is not supported: send the tools that may be called."
-        raise invalid(message, f"{place}.defer_loading")
+        raise invalid(Sentence("deferred_tool_refused", name=f"{place}.defer_loading"), f"{place}.defer_loading")
     if not TOOL_NAME.fullmatch(tool.name):
-        raise invalid(TOOL_NAME_ERROR, f"{place}.name")
+        raise invalid(Sentence("function_name_invalid"), f"{place}.name")
     if not _is_object(tool.input_schema):
-        raise invalid(f"{place}.input_schema: Expected a JSON schema.", f"{place}.input_schema")
+        raise invalid(Sentence("schema_expected", name=f"{place}.input_schema"), f"{place}.input_schema")
     function: dict[str, object] = {"name": tool.name}
     if tool.description is not None:
         function["description"] = tool.description

@@ -15,6 +15,7 @@ from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count, check_tool_co
 from edge.wire.checked_json import LARGEST_FIELD_BYTES, SLICE_BYTES, invalid
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _ROLES: Final = {
@@ -100,7 +101,7 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
         fields["stop"] = sampling.stop[: MOST_STOPS + 1]
     # Each has six bytes of JSON at least.
     if len(sampling.logit_bias) > LARGEST_FIELD_BYTES // 6:
-        raise invalid(f"logit_bias is larger than {LARGEST_FIELD_BYTES} bytes.", "logit_bias")
+        raise invalid(Sentence("field_too_large", name="logit_bias", most_bytes=LARGEST_FIELD_BYTES), "logit_bias")
     if sampling.logit_bias:
         fields["logit_bias"] = {
             token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
@@ -170,13 +171,15 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
         place = f"{name}.{field.name}"
         if field.name in _SCHEMAS:
             if given.ByteSize() > LARGEST_FIELD_BYTES:
-                message = f"{place} is larger than {LARGEST_FIELD_BYTES} bytes: send it as text, in {field.name}_json."
+                message = Sentence(
+                    "field_larger_than_text", name=place, most_bytes=LARGEST_FIELD_BYTES, field=field.name
+                )
                 raise invalid(message, place)
             fields[field.name] = _object(given.fields, place)
         elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
             fields[field.name] = given
         elif rendered in fields:
-            raise invalid(f"Set either {name}.{rendered} or {place}, not both.", place)
+            raise invalid(Sentence("field_set_twice", name=name, field=rendered, other=place), place)
         else:
             fields[rendered] = _checked_object(given, place)
     return fields
@@ -188,11 +191,11 @@ def _checked_object(text: str, name: str) -> msgspec.Raw:
     try:
         _object_decoder.decode(given)
     except msgspec.ValidationError:
-        raise invalid(f"{name}: Expected a JSON object.", name) from None
+        raise invalid(Sentence("object_expected", name=name), name) from None
     except msgspec.DecodeError:
-        raise invalid(f"{name} is not valid JSON.", name) from None
+        raise invalid(Sentence("field_not_json", name=name), name) from None
     except RecursionError:
-        raise invalid(f"{name} is nested too deeply.", name) from None
+        raise invalid(Sentence("field_nested", name=name), name) from None
     return msgspec.Raw(given)
 
 
@@ -220,5 +223,5 @@ def _value(value: Value, name: str) -> object:
 def _number(number: float, name: str) -> float | int:
     """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
     if not isfinite(number):
-        raise invalid(f"{name}: Expected a finite number.", name)
+        raise invalid(Sentence("finite_number_expected", name=name), name)
     return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number

@@ -35,6 +35,7 @@ from edge.wire.request_fields import (
     ToolDefinition,
 )
 from edge.wire.value_limit import check_values
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 # The cost of checking one list element, however short, in bytes to read.
@@ -46,7 +47,6 @@ MOST_TOOLS: Final = 10_000
 _EMPTY = Raw(b'""')
 _QUOTE = ord('"')
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-TOOL_NAME_ERROR = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
 
 
 class ChatBody(Struct):
@@ -140,19 +140,19 @@ def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
 
 def _refuse_what_is_not_offered(body: Body) -> None:
     if body.n is not None and body.n != 1:
-        raise invalid("n must be 1: this service returns one choice.", "n")
+        raise invalid(Sentence("n_not_one"), "n")
     if body.logprobs:
-        raise invalid("logprobs are not supported.", "logprobs")
+        raise invalid(Sentence("logprobs_not_supported"), "logprobs")
     if body.top_logprobs:
-        raise invalid("logprobs are not supported.", "top_logprobs")
+        raise invalid(Sentence("logprobs_not_supported"), "top_logprobs")
     if body.functions or body.function_call:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
             if present(getattr(body, name)):
-                raise invalid(f"{name} is not supported: use {instead}.", name)
+                raise invalid(Sentence("field_not_supported", name=name, instead=instead), name)
     if body.modalities:
         check_field("modalities", present(body.modalities), _modalities_decoder)
     if body.audio and present(body.audio):
-        raise invalid("audio is not supported: answers are text.", "audio")
+        raise invalid(Sentence("audio_not_supported"), "audio")
 
 
 def _max_tokens(body: Body) -> int | None:
@@ -165,7 +165,7 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
     if asked is None:
         return None
     if asked != int(asked) or asked < 1:
-        raise invalid(f"{name} must be a whole number, at least 1.", name)
+        raise invalid(Sentence("whole_number_least", name=name), name)
     return min(int(asked), 2**31)
 
 
@@ -175,7 +175,7 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     if body.response_format and (response_format := present(body.response_format)):
         wanted = decode_part(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
-            raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
+            raise invalid(Sentence("json_schema_missing"), "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
     if body.logit_bias and (logit_bias := present(body.logit_bias)):
         check_field("logit_bias", logit_bias, _logit_bias_decoder)
@@ -187,10 +187,10 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
 
 async def _check_messages(messages: Raw, yielder: Yielder) -> None:
     if not messages or messages == NULL:
-        raise invalid("messages is missing.", "messages")
+        raise invalid(Sentence("messages_missing"), "messages")
     raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
-        raise invalid("messages must not be empty.", "messages")
+        raise invalid(Sentence("messages_empty"), "messages")
     elements = len(raw_messages)
     check_count(elements, "messages")
     await yielder.spend(len(memoryview(messages)))
@@ -200,7 +200,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
         content, raw_calls = message.content, message.tool_calls
         if isinstance(message, AssistantMessage) and content == NULL:
             if not raw_calls and not message.refusal:
-                raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
+                raise invalid(Sentence("assistant_message_empty"), f"{name}.content")
             content = _EMPTY
         # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
         del message
@@ -220,12 +220,12 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
 def check_count(elements: int, name: str) -> None:
     """Raises if a request has more messages, parts and tool calls than any needs."""
     if elements > MOST_ELEMENTS:
-        raise invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+        raise invalid(Sentence("elements_most", most=MOST_ELEMENTS), name)
 
 
 def check_tool_count(tools: int) -> None:
     if tools > MOST_TOOLS:
-        raise invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
+        raise invalid(Sentence("tools_most", most=MOST_TOOLS), "tools")
 
 
 async def _check_each(
@@ -244,7 +244,7 @@ async def _check_each(
 
 def _check_part(part: TextPart, name: str) -> None:
     if part.type != "text" or part.text is None:
-        message = "Content parts must be of the form {type: 'text', text: string}."
+        message = Sentence("content_part_form")
         raise invalid(message, name.rpartition("[")[0])
 
 
@@ -256,7 +256,7 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
     def check(tool: ToolDefinition, name: str) -> None:
         if not TOOL_NAME.fullmatch(tool.function.name):
-            raise invalid(TOOL_NAME_ERROR, f"{name}.function.name")
+            raise invalid(Sentence("function_name_invalid"), f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
@@ -266,6 +266,6 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
     choice = decode_part(_tool_choice_decoder, tool_choice_json, "tool_choice")
     if isinstance(choice, ForcedTool) and choice.function.name not in tool_names:
-        raise invalid("tool_choice names a function that is not in tools.", "tool_choice")
+        raise invalid(Sentence("tool_choice_unknown"), "tool_choice")
     if choice == "required" and not tool_names:
-        raise invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")
+        raise invalid(Sentence("tool_choice_without_tools"), "tool_choice")

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from legato_protos.type.v1 import access_token_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def expiry_us(now_us: int) -> int:
 
 
 def access_invalid() -> LegatoError:
-    return LegatoError(Reason.ACCESS_TOKEN_INVALID, "This call needs a valid access token.")
+    return LegatoError(Reason.ACCESS_TOKEN_INVALID, Sentence("access_token_invalid"))
 
 
 class AccessTokenSigner:

@@ -16,6 +16,7 @@ from legato_protos.auth.v1 import users_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.replica_channel import ReplicaChannel
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 
 # Each has far more methods than these tests call.
@@ -34,7 +35,7 @@ class Accounts(AccountServicer, SignInServicer):  # type: ignore[misc]
 
     async def RemoveMember(self, request: Any, context: Any) -> pb.RemoveMemberResponse:
         await self._note(context)
-        raise LegatoError(Reason.NOT_FOUND, "There is no such member.")
+        raise LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such member."))
 
     async def SignOut(self, request: Any, context: Any) -> pb.SignOutResponse:
         await self._note(context)

@@ -192,7 +192,7 @@ def compare_models(invocation: Invocation, first: str, second: str, class_id: st
         if not each.calls:
             called = ", ".join(sorted({f"{other.provider}/{other.model_name}" for other in outcomes})) or "none"
             raise CallRefused(f"There were no calls to {each.name}. Models with calls: {called}.", Reason.NOT_FOUND)
-    described_sums, verdict = [_describe_sum(each) for each in sums], compare(*sums)
+    described_sums, verdict = [_describe_sum(each) for each in sums], str(compare(*sums))
     if invocation.json:
         invocation.show({"models": described_sums, "verdict": verdict})
     else:

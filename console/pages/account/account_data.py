@@ -14,7 +14,6 @@ from console.account.exported_rows import account_keys, members
 from console.account.grounding import if_configured
 from console.account.key_names import ReportKeys
 from console.account.usage import balance
-from console.display.language import _
 from console.pages.account.credit import ledger_file
 from console.pages.account.requests import RequestChoice, requests_file
 from console.pages.account.usage import UsageChoice, usage_file
@@ -30,6 +29,7 @@ from legato_protos.metering.v1.notices_pb2 import GetLowBalanceRequest
 from legato_protos.metering.v1.spend_limits_pb2 import ListSpendLimitsRequest
 from legato_protos.router.v1 import content_pb2, grounding_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # A period of more than 100 days is told by the month, and one of one or two days by the hour.
 USAGE_DAYS: Final = 97
@@ -174,4 +174,4 @@ async def close(visit: Visit) -> Response:
 def _require_owner(visit: Visit) -> None:
     """Hides this from others at once: the services would refuse each part."""
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, _("Your role in this account does not allow this."))
+        raise LegatoError(Reason.ROLE_MISSING, Sentence("role_missing"))

@@ -5,11 +5,11 @@ from urllib.parse import quote, unquote
 
 from starlette.responses import RedirectResponse, Response
 
-from console.display.language import _
 from console.pages.user.sign_in import become, next_path, shows_refusals
 from console.web.visit import Visit, own_path
 from legato_protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # As long as a state is good for.
 COOKIE_LIFE_S: Final = 600
@@ -59,7 +59,7 @@ async def finish(visit: Visit) -> Response:
         client=visit.client,
     )
     if not request.code or not browser_token:
-        raise LegatoError(Reason.SIGN_IN_FAILED, _("That did not work. Begin again on this page."))
+        raise LegatoError(Reason.SIGN_IN_FAILED, Sentence("sso_failed"))
     finished = await visit.auth.methods.FinishOidcSignIn(request)
     if not finished.HasField("signed_in"):
         return visit.redirect(path, "identity-linked")

@@ -24,6 +24,7 @@ from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.rules.model_classes import DEFAULT_CLASS
 
 
@@ -96,7 +97,7 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
 
         def resume(account: Account) -> Account:
             if account.closed_at_us is not None:
-                raise LegatoError(Reason.REQUEST_INVALID, "This account was closed for good.")
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_closed"))
             return replace(account, suspended_at_us=None)
 
         return pb.ResumeAccountResponse(account=await self._change("account.resumed", request.account_id, resume))

@@ -13,6 +13,7 @@ from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.callers import Role, access_of, current_role
+from services.chassis.sentence import Sentence
 
 # How long after a passkey or a code no other is asked for.
 STEP_UP_VALID_US: Final = 600_000_000
@@ -62,7 +63,7 @@ def require_role(access: Access, rule: TokenRule) -> None:
 
 def require_recent(access: Access, now_us: int) -> None:
     if access.authenticated_at_us + STEP_UP_VALID_US <= now_us:
-        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+        raise LegatoError(Reason.STEP_UP_REQUIRED, Sentence("step_up_required"))
 
 
 def check_account(access: Access, method: str, request: Any) -> None:
@@ -81,8 +82,8 @@ def require_key(key_id: str, replaced_key_id: str = "") -> None:
     if access is None:
         return
     if key_id != access.key_id or (replaced_key_id and replaced_key_id != access.replaced_key_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.", param="key_id")
+        raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="key"), param="key_id")
 
 
 def role_missing() -> LegatoError:
-    return LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+    return LegatoError(Reason.ROLE_MISSING, Sentence("role_missing"))

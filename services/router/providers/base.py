@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
+from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
@@ -232,11 +233,15 @@ class ProviderTimedOut(ProviderError):
 
 
 class CannotDo(ProviderError):
-    """The provider does not support what was requested; another may. The message is for the client."""
+    """The provider does not support what was requested; another may. The sentence is for the client."""
 
-    def __init__(self, message: str, param: str) -> None:
-        super().__init__(message, Failure.REFUSED)
+    def __init__(self, sentence: Sentence, param: str) -> None:
+        super().__init__("cannot do what was requested", Failure.REFUSED)
+        self.sentence = sentence
         self.param = param
+
+    def __str__(self) -> str:
+        return str(self.sentence)
 
 
 class Provider(Protocol):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 # Scanning this much JSON takes a fraction of a millisecond.
@@ -221,7 +222,7 @@ async def read_messages(
 
 
 def unreadable() -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages")
+    return LegatoError(Reason.REQUEST_INVALID, Sentence("messages_unreadable"), param="messages")
 
 
 async def _read(messages_json: bytes, yielder: Yielder) -> Messages:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 _NOTHING: Final = (Raw(), Raw(b"null"))
 
@@ -63,7 +64,7 @@ def decoded(decoder: msgspec.json.Decoder[_Decoded], given: bytes, what: str, pa
     try:
         return decoder.decode(given)
     except (msgspec.DecodeError, RecursionError):
-        raise LegatoError(Reason.REQUEST_INVALID, f"{what} could not be read.", param=param) from None
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("part_unreadable", what=what), param=param) from None
 
 
 class Parameters:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.router.schema.parameters import decoded
 
 # Values that stand for no schema.
@@ -132,6 +133,5 @@ def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
 def _named(functions: list[Function], names: set[str]) -> list[Function]:
     found = [function for function in functions if function.name in names]
     if not found:
-        message = "tool_choice names a function that is not in tools."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="tool_choice")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("tool_choice_unknown"), param="tool_choice")
     return found

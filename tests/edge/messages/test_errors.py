@@ -7,6 +7,7 @@ import pytest
 
 from edge.messages.errors import is_for_messages, render_error
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.api_harness import ApiHarness
 
 VERSION = [(b"anthropic-version", b"2023-06-01")]
@@ -31,7 +32,7 @@ def test_requests_for_anthropics_shape(path: str, headers: Any, expected: bool) 
 
 
 def told(reason: Reason, message: str = "No.") -> Any:
-    body, headers = render_error(LegatoError(reason, message, param="model"), "7")
+    body, headers = render_error(LegatoError(reason, Sentence.verbatim(message), param="model"), "7")
     assert (b"request-id", b"7") in headers
     error = json.loads(body)["error"]
     assert (error["param"], error["code"]) == ("model", reason.wire.code)
@@ -64,8 +65,8 @@ def test_a_prompt_that_is_too_long_says_so_in_the_words_that_clients_look_for() 
 
 def test_a_wrong_key_is_not_to_be_tried_again() -> None:
     retry = (b"x-should-retry", b"false")
-    assert retry in render_error(LegatoError(Reason.KEY_INVALID, "No."), "7")[1]
-    assert retry not in render_error(LegatoError(Reason.RATE_LIMITED, "No."), "7")[1]
+    assert retry in render_error(LegatoError(Reason.KEY_INVALID, Sentence.verbatim("No.")), "7")[1]
+    assert retry not in render_error(LegatoError(Reason.RATE_LIMITED, Sentence.verbatim("No.")), "7")[1]
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/v1/messages/batches"), ("GET", "/v1/messages")])

@@ -11,6 +11,7 @@ from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallD
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.packed_pieces import pack_piece
+from services.chassis.sentence import Sentence
 from tests.support.message_events import kinds_of, read_events, split_events
 
 USAGE = Usage(prompt_tokens=11, cached_tokens=4, completion_tokens=7)
@@ -174,7 +175,7 @@ def test_what_cut_an_answer_off_is_in_its_usage() -> None:
 
 
 def test_failure_is_an_event_of_anthropic_with_the_code_of_the_table() -> None:
-    [(kind, data)] = split_events(begun().failure(LegatoError(Reason.UPSTREAM_FAILED, "It broke.")))
+    [(kind, data)] = split_events(begun().failure(LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("It broke."))))
     assert kind == "error"
     error = {"type": "api_error", "message": "It broke.", "param": None, "code": "upstream_error"}
     assert data == {"type": "error", "error": error, "request_id": "7"}

@@ -8,6 +8,7 @@ from edge.billing.hold import ChatHold
 from edge.messages.events import MessageEvents
 from edge.messages.incoming import EventReply, unknown_betas
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import cost
 from tests.support.message_events import kinds_of, read_events, split_events
@@ -42,7 +43,7 @@ async def test_pings_keep_a_message_alive_until_its_first_token(chat_harness: Ch
 async def test_what_fails_after_a_ping_is_told_by_an_event_and_free(chat_harness: ChatHarness) -> None:
     async def fail(conversation: Conversing) -> None:
         await two_pings(chat_harness)
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model is not available right now."))
 
     await chat_harness.add_routers(fail)
     await chat_harness.chat(open_reply=lambda hold: streamed(chat_harness, hold)).run()

@@ -26,6 +26,7 @@ from services.auth.keys.store.keys import ALL_KEYS, KeyChoice
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.sentence import Sentence
 
 # Begins the token of a page before another.
 _BACKWARDS: Final = "~"
@@ -223,7 +224,7 @@ class Keys(Domain):
         form_id: str,
     ) -> IssuedKey:
         if not _FORM_ID.fullmatch(form_id):
-            raise checks.refusal("form_id", "A form's id has up to 100 letters and digits.")
+            raise checks.refusal("form_id", Sentence("form_id_invalid"))
         now, secret = self._clock.now(), key_format.mint()
         expires_at_us = key_checks.expires_at_us(now, expires_after_days)
         checks.id_of("account", account_id)
@@ -302,8 +303,7 @@ class Keys(Domain):
         for name, own, *others in zip(names, limits.values, of_account.values, self.service_limits.values, strict=True):
             is_above = own is not None and any(other is not None and own > other for other in others)
             if is_above and not is_operator(by):
-                message = "A key's limit cannot be above the account's, nor above the service's."
-                raise LegatoError(Reason.REQUEST_INVALID, message, param=name)
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_limit_above_account"), param=name)
 
     def _shown(self, connection: Connection, by: Access | None, found: list[Key]) -> list[ShownKey]:
         names = stored_users.names_of(connection, [key.created_by for key in found])

@@ -22,6 +22,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 KEYS_ON_A_PAGE: Final = 1_000
 
@@ -50,8 +51,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
             made = {account_id: self._leave(connection, account_id, user_id) for account_id in account_ids}
             user = stored_users.require_user(connection, user_id, locks=True)
             if by is not None and user.is_operator and lock_operators(connection) == [user_id]:
-                message = "The last operator stays: make another user an operator first."
-                raise LegatoError(Reason.REQUEST_INVALID, message)
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_operator"))
             [summary] = summarise(connection, [user])
             key_ids = [key_id for each in made.values() for key_id in each]
             stored_keys.revoke_keys(connection, key_ids, self.now_us())
@@ -98,7 +98,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
     ) -> pb.EndMembershipsResponse:
         by, account_id = current_access.get(), checks.id_of("account", request.account_id)
         if lock_account(connection, account_id).closed_at_us is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "Only a closed account has no members: close it first.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_not_closed"))
         user_ids = end_memberships(connection, account_id)
         for user_id in user_ids:
             self._append(connection, "member.removed", by, account_id, user_id)
@@ -111,8 +111,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         is_owner = stored_users.role_in(connection, account_id, user_id) is AccountRole.OWNER
         if is_owner and count_members(connection, account_id, AccountRole.OWNER) < 2:
             name = account.name or account_id
-            message = f"You are the last owner of {name}: make another member an owner, or close the account, first."
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_owner_of", name=name))
         return stored_keys.lock_keys_made_by(connection, account_id, user_id)
 
     def _append(self, connection: Connection, action: str, by: Access | None, account_id: str, object_id: str) -> None:

@@ -25,6 +25,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_recent
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 RECOVERY_CODES: Final = 10
 # A redirect takes a moment; a phone may be slow.
@@ -155,7 +156,7 @@ class UserServicer(Domain, pb_grpc.UserServiceServicer):
     ) -> pb.KeepResultResponse:
         """Keeps what the console shows once, and returns its id."""
         if len(request.sealed) > LARGEST_RESULT_BYTES:
-            raise LegatoError(Reason.REQUEST_INVALID, "The result is too large.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("result_too_large"))
         by, result_id, now_us = required_access(), codes.mint_id("result"), self.now_us()
         expires_at_us = now_us + RESULT_VALID_US
         kept = Challenge(result_id, by.user_id, request.sealed, by.session_id, expires_at_us, ChallengeKind.RESULT)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from services.chassis.changes import changes_between, to_json
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.ledger.spend import (
     WHOLE_ACCOUNT,
@@ -44,8 +45,7 @@ def inherit_limits(operation: InheritSpendLimits, context: RuleContext) -> Effec
         return set_limits(operation, context)
     used = context.new_spends[own_id]
     if used.total_spent_nanos or used.held_nanos:
-        message = "The key was used before, so it cannot replace another. Set its limits instead."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="key_id")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_used_before"), param="key_id")
     replaced = _find(context, account_id, operation.replaced_key_id)
     if replaced is None:
         return set_limits(operation, context)

@@ -7,6 +7,7 @@ from legato_protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.rpc.access_check import require_key
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.metering.credit.batch import Writer
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
@@ -28,7 +29,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
     async def ListSpendLimits(self, request: pb.ListSpendLimitsRequest, context: Context) -> pb.ListSpendLimitsResponse:
         account_id = checked_id(request.account_id, "account_id")
         if len(request.key_ids) > KEYS_MOST:
-            raise invalid(f"At most {KEYS_MOST} keys can be asked for at once.", "key_ids")
+            raise invalid(Sentence("keys_asked_most", most=KEYS_MOST), "key_ids")
         key_ids = [checked_id(key_id, "key_ids") for key_id in request.key_ids]
         spends = await self._database.read(list_spends, account_id, key_ids)
         return pb.ListSpendLimitsResponse(spends=map(from_spend, spends))

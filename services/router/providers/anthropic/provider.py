@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from services.chassis.sentence import Sentence
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.anthropic.cache_marks import mark_prefix
 from services.router.providers.base import (
@@ -215,7 +216,7 @@ def _output_format(parameters: KnownParameters) -> dict[str, object]:
     if wanted.type == "text":
         return {}
     if wanted.answer_schema is None:
-        raise CannotDo("This model supports JSON answers only with a schema: use json_schema.", "response_format")
+        raise CannotDo(Sentence("json_needs_schema"), "response_format")
     return {"format": {"type": "json_schema", "schema": wanted.answer_schema}}
 
 

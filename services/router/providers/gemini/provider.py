@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw
 
+from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
@@ -171,7 +172,7 @@ def _not_sent(parameters: Parameters, ours: Mapping[str, object], sent: Mapping[
 
 def _declaration(function: Function) -> dict[str, object]:
     if not _FUNCTION_NAME.fullmatch(function.name):
-        raise CannotDo("For this model a function's name must begin with a letter or _.", "tools")
+        raise CannotDo(Sentence("function_name_first"), "tools")
     declaration: dict[str, object] = {"name": function.name}
     if function.description:
         declaration["description"] = function.description

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from services.chassis.sentence import Sentence
 from services.router.providers.base import (
     CannotDo,
     Failure,
@@ -54,7 +55,7 @@ class LocalProvider(OpenAIProvider):
         if call.parameters.known.response_format.type != "text":
             call.ignore(("response_format",))
         if len(offer.functions) > CHOICES_MOST:
-            raise CannotDo(f"This model accepts at most {CHOICES_MOST} functions.", "tools")
+            raise CannotDo(Sentence("functions_most", most=CHOICES_MOST), "tools")
         yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
     async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
@@ -88,9 +89,7 @@ def _check_response_format(wanted: AnswerFormat) -> None:
             if schema:
                 check_schema(bytes(schema))
         except TooMuch as error:
-            raise CannotDo(
-                f"This model does not support the schema of response_format: {error}.", "response_format"
-            ) from None
+            raise CannotDo(Sentence("schema_not_supported", why=str(error)), "response_format") from None
 
 
 def _plain_call(call: ProviderCall) -> ProviderCall:

@@ -5,6 +5,7 @@ import pytest
 
 from legato_protos.auth.v1 import callers_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import play
 
 
@@ -83,7 +84,7 @@ def test_a_revocation_says_what_is_left(given: list[str], remaining: list[pb.Cal
 
 
 def test_a_mistyped_name_is_refused_and_not_taken_for_revoked() -> None:
-    refused = LegatoError(Reason.NOT_FOUND, "There is no such grant.")
+    refused = LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such grant."))
     result = play(("auth", "CallerAdminService.RevokeCaller", refused)).run("callers", "revoke", "biling-bot")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "There is no such grant." in result.stderr

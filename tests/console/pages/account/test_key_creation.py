@@ -11,6 +11,7 @@ from services.auth.core.times import DAY_US
 from services.auth.keys.records import Scope
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SpendLimits
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.backends import not_answering
@@ -42,7 +43,7 @@ def test_a_key_has_its_spend_limits_before_its_secret_is_shown(console: ConsoleH
     assert "$2.50 a day and $40.00 in all" in shown
 
 
-@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, "Not so.")])
+@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("Not so."))])
 def test_a_key_whose_limits_could_not_be_set_is_revoked_and_never_shown(
     console: ConsoleHarness, error: LegatoError
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.spend import SpendLimits
 from tests.console.auth import KEY_PATTERN
 from tests.console.backends import not_answering
@@ -129,7 +130,7 @@ def test_a_key_is_not_rotated_while_its_limits_are_not_known(console: ConsoleHar
     assert console.auth.events("key.rotated") == []
 
 
-@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, "Not so.")])
+@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("Not so."))])
 def test_a_new_key_that_could_not_be_limited_is_revoked_and_never_shown(
     console: ConsoleHarness, error: LegatoError
 ) -> None:
