@@ -35,7 +35,7 @@ _shows_refusals = shows_again(ask_again, reasons=SHOWN_HERE, keeps_status=True)
 @_shows_refusals
 async def mail_code(visit: Visit) -> Response:
     """Sends a code to the user's address, and asks again."""
-    await visit.auth.credentials.SendStepUpCode(SendStepUpCodeRequest(client=visit.client))
+    await visit.auth.users.SendStepUpCode(SendStepUpCodeRequest(client=visit.client))
     return await _page(visit, visit.form.get("pending"), done="mailed")
 
 

@@ -244,7 +244,7 @@ class Visit:
         if self.who.resolved.HasField("account"):
             return self.who.resolved.account
         request = auth_pb2.GetAccountRequest(account_id=self.who.account_id)
-        return (await self.auth.account_admin.GetAccount(request)).account
+        return (await self.auth.accounts.GetAccount(request)).account
 
     def credit(self) -> "asyncio.Task[GetBalanceResponse | None]":
         """Reads the credit of the account, once for whatever the page shows of it; None if metering does not answer."""
@@ -264,7 +264,7 @@ class Visit:
 
     async def sign_in_methods(self) -> GetSignInMethodsResponse:
         """Returns which further ways there are; none if auth does not answer."""
-        methods = self.auth.methods.GetSignInMethods(GetSignInMethodsRequest())
+        methods = self.auth.sign_in.GetSignInMethods(GetSignInMethodsRequest())
         return await self.optional(methods, "methods") or GetSignInMethodsResponse()
 
     def path_value(self, name: str) -> str:

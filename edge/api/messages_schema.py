@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from edge.api.chat_schema import NOT_USED, AnyValue, Count, WholeNumber
 from edge.messages import fields
 from edge.wire.chat_request import MOST_TOOLS
+from edge.wire.request_fields import IF_TAKEN
 
 _REFUSED = "Not supported: refused unless it is null."
 _CacheControl = Annotated[dict[str, Any], Meta(description="Models of Anthropic may cache the prompt up to here.")]
@@ -97,6 +98,7 @@ class MessagesRequest(fields.MessagesBody, kw_only=True):
     stream: Annotated[bool, Meta(description="Server-sent events instead of one JSON object.")] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, description=IF_TAKEN)] | None = None
     tools: Annotated[list[CustomTool], Meta(max_length=MOST_TOOLS)] | None = None
     output_config: MessageOutputConfig | None = None
     output_format: JsonOutputFormat | None = None

@@ -63,6 +63,7 @@ class MessagesBody(Struct):
     stream: Raw = ABSENT
     temperature: Raw = ABSENT
     top_p: Raw = ABSENT
+    top_k: Raw = ABSENT
     # Accepted and not used: prompts are marked for caches anyway.
     cache_control: Raw = ABSENT
     metadata: Metadata | None = None

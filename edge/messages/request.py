@@ -28,13 +28,11 @@ from edge.wire.value_limit import check_values
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
-_SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p")
+_SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
 _REFUSED: Final = ("compaction", "container", "inference_geo", "mcp_servers", "thread")
 # Thoughts of earlier turns are not sent to models, so there are none to clear.
 _DONE_EDITS: Final = "clear_thinking_"
 _TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
-# The least efforts whose usual budgets of thoughts suffice.
-_EFFORTS_BY_BUDGET: Final = ((2_048, "low"), (12_000, "medium"))
 _BRACE: Final = ord("{")
 _SCHEMA_PLACE: Final = "output_config.format.schema"
 
@@ -100,8 +98,7 @@ def _parameters(body: MessagesBody) -> dict[str, object]:
     if body.stop_sequences:
         fields["stop"] = body.stop_sequences
     config = body.output_config or OutputConfig()
-    if effort := _effort(body.thinking, config.effort):
-        fields["reasoning_effort"] = effort
+    fields |= _reasoning(body.thinking, config.effort)
     if (wanted := config.format or body.output_format) is not None:
         if not _is_object(wanted.schema):
             raise invalid(Sentence("schema_expected", name=_SCHEMA_PLACE), _SCHEMA_PLACE)
@@ -112,12 +109,13 @@ def _parameters(body: MessagesBody) -> dict[str, object]:
     return fields
 
 
-def _effort(thinking: Thinking | None, effort: str | None) -> str | None:
+def _reasoning(thinking: Thinking | None, effort: str | None) -> dict[str, object]:
     if thinking is not None and thinking.type == "disabled":
-        return "none"
-    if effort is not None or thinking is None or thinking.budget_tokens is None:
-        return effort
-    return next((least for most, least in _EFFORTS_BY_BUDGET if thinking.budget_tokens <= most), "high")
+        return {"reasoning_effort": "none"}
+    fields: dict[str, object] = {} if effort is None else {"reasoning_effort": effort}
+    if thinking is not None and thinking.budget_tokens:
+        fields["reasoning"] = {"max_tokens": thinking.budget_tokens}
+    return fields
 
 
 def _tool_choice(choice: ToolChoice) -> dict[str, object]:

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final
 
 import msgspec
+from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Value
 
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count, check_tool_count
@@ -26,8 +27,6 @@ _TOOL_MODES: Final = {
     for name, number in pb.ToolMode.items()
     if number != pb.TOOL_MODE_UNSPECIFIED
 }
-_TEXTS: Final = ("model", "reasoning_effort", "verbosity", "prompt_cache_key")
-_SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 # Larger numbers are not exact, and stay what they are.
 _LARGEST_EXACT: Final = 2**53
 
@@ -76,10 +75,9 @@ def _check_elements(message: pb.Message, before: int, name: str) -> int:
 
 
 def _parameters(chat: pb.Chat) -> dict[str, object]:
-    fields: dict[str, object] = {name: given for name in _TEXTS if (given := getattr(chat, name))}
-    for name in ("parallel_tool_calls", "max_tokens"):
-        if chat.HasField(name):
-            fields[name] = getattr(chat, name)
+    fields = _scalars(chat)
+    if chat.HasField("reasoning"):
+        fields["reasoning"] = _scalars(chat.reasoning)
     if (tool_choice := _tool_choice(chat.tool_choice)) is not None:
         fields["tool_choice"] = tool_choice
     if chat.HasField("sampling"):
@@ -92,10 +90,17 @@ def _parameters(chat: pb.Chat) -> dict[str, object]:
     return fields
 
 
-def _sampling(sampling: pb.Sampling) -> dict[str, object]:
-    fields: dict[str, object] = {
-        name: _number(getattr(sampling, name), name) for name in _SAMPLING_NUMBERS if sampling.HasField(name)
+def _scalars(message: Message) -> dict[str, object]:
+    """Renders the texts, numbers and truths of a message, which have the names of the JSON format."""
+    return {
+        field.name: _number(given, field.name) if isinstance(given, float) else given
+        for field, given in message.ListFields()
+        if field.message_type is None and not field.is_repeated
     }
+
+
+def _sampling(sampling: pb.Sampling) -> dict[str, object]:
+    fields = _scalars(sampling)
     if sampling.stop:
         # One more than there may be, which validation refuses.
         fields["stop"] = sampling.stop[: MOST_STOPS + 1]
@@ -111,9 +116,18 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
 
 def _tool_choice(choice: pb.ToolChoice) -> object:
     if choice.WhichOneof("kind") == "function_name":
-        return {"type": "function", "function": {"name": choice.function_name}}
+        return _named_function(choice.function_name)
+    if choice.HasField("allowed_tools"):
+        allowed = choice.allowed_tools
+        mode = {"mode": _TOOL_MODES.get(allowed.mode, allowed.mode)} if allowed.mode else {}
+        tools = [_named_function(name) for name in allowed.function_names]
+        return {"type": "allowed_tools", "allowed_tools": {**mode, "tools": tools}}
     # Validation refuses a number, which is a mode that is not known.
     return _TOOL_MODES.get(choice.mode, choice.mode or None)
+
+
+def _named_function(name: str) -> dict[str, object]:
+    return {"type": "function", "function": {"name": name}}
 
 
 async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:

@@ -35,7 +35,7 @@ PUBLIC_KEYS_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_PUBLIC_KEYS"
 
 _KEY: Final = re.compile("[0-9A-Fa-f]{64}")
 # Claims that have the same name in the message.
-_CLAIMS: Final = ("user_id", "session_id", "account_id", "role", "is_operator", "key_id", "replaced_key_id")
+_CLAIMS: Final = ("user_id", "session_id", "account_id", "role", "is_operator")
 
 
 class AccountRole(IntEnum):
@@ -60,10 +60,6 @@ class Access:
     # When the user last proved who they are.
     authenticated_at_us: int
     expires_at_us: int
-    # A key of the account that the user may change; empty: the token says nothing of keys.
-    key_id: str = ""
-    # The key that it replaces; empty: none.
-    replaced_key_id: str = ""
 
 
 # The access of the call that the current task serves; None where the caller needs none, such as the command line.

@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from cli.main import legato
-from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import accounts_pb2_grpc, auth_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.sentence import Sentence
@@ -22,7 +22,7 @@ from services.router.grounding.settings import GroundingSettings
 ACCOUNT = "acct_1"
 
 
-class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
+class Accounts(accounts_pb2_grpc.AccountAdminServiceServicer):
     async def GetAccount(self, request: Any, context: Any) -> auth_pb2.GetAccountResponse:
         if request.account_id != ACCOUNT:
             raise LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such account."))

@@ -75,7 +75,7 @@ async def rename(visit: Visit) -> Response:
 
 async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:
     request.account_id = visit.account_id
-    await visit.auth.account_admin.UpdateAccount(request)
+    await visit.auth.accounts.UpdateAccount(request)
     return visit.redirect("/settings", "account-changed")
 
 

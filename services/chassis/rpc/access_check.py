@@ -75,13 +75,9 @@ def check_account(access: Access, method: str, request: Any) -> None:
         raise role_missing()
 
 
-def require_key(key_id: str, replaced_key_id: str = "") -> None:
-    """Raises unless the current call's token names the key, and the one that it replaces if that is given. Only auth
-    knows whose a key is: what a console's request says of it is not believed. Callers without a token may name any."""
-    access = current_access.get()
-    if access is None:
-        return
-    if key_id != access.key_id or (replaced_key_id and replaced_key_id != access.replaced_key_id):
+def require_no_key(key_id: str) -> None:
+    """Raises if a console names a key: only auth knows whose it is. Callers without a token may name any."""
+    if key_id and current_access.get() is not None:
         raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="key"), param="key_id")
 
 

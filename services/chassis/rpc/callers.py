@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pool
 
 from legato_protos.type.v1 import method_access_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.former_names import present_path
 from services.chassis.sentence import Sentence
 
 TRUST_DOMAIN: Final = "spiffe://legato/"
@@ -68,7 +69,7 @@ _SERVICES: Final = {
 def access_of(method: str) -> pb.MethodAccess:
     """Returns what the contract says of a served method, given as `/SERVICE/NAME`."""
     try:
-        found = descriptor_pool.Default().FindMethodByName(method[1:].replace("/", "."))
+        found = descriptor_pool.Default().FindMethodByName(present_path(method)[1:].replace("/", "."))
     except KeyError:
         return pb.MethodAccess()
     access: pb.MethodAccess = found.GetOptions().Extensions[pb.access]

@@ -14,7 +14,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod
 from services.chassis.exchange.server import ExchangeServer
-from services.chassis.rpc.access_check import require_key
+from services.chassis.rpc.access_check import require_no_key
 from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
@@ -192,8 +192,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
-        if request.key_id:
-            require_key(request.key_id)
+        require_no_key(request.key_id)
         [account] = await self._database.read(read_balances, [account_id])
         response = pb.GetBalanceResponse(
             balance=credit.from_account(account),

@@ -101,5 +101,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
             canary=canary,
             promise_until=None if until is None else until.isoformat(),
+            learned=model_state.provider.learned(target.model_name, target.abilities),
             other_region=self._model_states.other_regions.get(target.provider),
         )

@@ -34,9 +34,10 @@ async def refusal(**fields: Any) -> LegatoError:
 
 
 async def test_fields_of_the_same_name_are_the_same() -> None:
-    chat = await rendered(stream=True, temperature=0.5, top_p=0.9)
+    chat = await rendered(stream=True, temperature=0.5, top_p=0.9, top_k=5)
     assert chat == {
         "model": "mezzo", "max_tokens": 100, "messages": QUESTION, "stream": True, "temperature": 0.5, "top_p": 0.9,
+        "top_k": 5,
     }  # fmt: skip
 
 
@@ -47,13 +48,16 @@ async def test_fields_of_the_same_name_are_the_same() -> None:
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, "high"),
         ({"thinking": {"type": "adaptive"}}, None),
         ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, "none"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 31_999}}, "high"),
     ],
 )
 async def test_thinking_is_an_effort(given: dict[str, Any], effort: str | None) -> None:
     assert (await rendered(**given)).get("reasoning_effort") == effort
+
+
+async def test_a_budget_of_thoughts_is_one_of_reasoning() -> None:
+    chat = await rendered(thinking={"type": "enabled", "budget_tokens": 1024})
+    assert chat["reasoning"] == {"max_tokens": 1024}
+    assert "reasoning_effort" not in chat
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ async def test_stop_sequences() -> None:
 
 async def test_what_changes_an_answer_and_is_not_passed_on_is_named() -> None:
     tool = TOOL | {"input_examples": [{}], "defer_loading": False}
-    assert sorted((await render(top_k=5, speed="fast", tools=[tool])).ignored) == ["input_examples", "speed", "top_k"]
+    assert sorted((await render(speed="fast", tools=[tool])).ignored) == ["input_examples", "speed"]
 
 
 async def test_what_changes_no_answer_is_accepted_and_not_named() -> None:

@@ -60,6 +60,15 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
     async def ListCallerKeys(self, request: Any, context: Any) -> auth_pb2.ListCallerKeysResponse:
         return auth_pb2.ListCallerKeysResponse()
 
+    async def StartMaintenance(self, request: Any, context: Any) -> auth_pb2.StartMaintenanceResponse:
+        return auth_pb2.StartMaintenanceResponse()
+
+    async def EndMaintenance(self, request: Any, context: Any) -> auth_pb2.EndMaintenanceResponse:
+        return auth_pb2.EndMaintenanceResponse()
+
+    async def GetMaintenance(self, request: Any, context: Any) -> auth_pb2.GetMaintenanceResponse:
+        return auth_pb2.GetMaintenanceResponse()
+
     async def _wait_for_ever(self) -> None:
         self.waiting.set()
         try:

@@ -2,14 +2,15 @@
 services/auth/core/checks.py."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from services.auth.core.checks import refusal
 from services.auth.core.records.accounts import ClassAllowance
 from services.auth.core.times import to_micros
-from services.auth.keys.records import Scope
+from services.auth.keys.records import KeySpendLimits, Scope
+from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.sentence import Sentence
 
 EXPIRY_DAYS: Final = (30, 90, 365)
@@ -70,3 +71,11 @@ def key_ids(given: Sequence[str], param: str = "key_ids") -> list[str]:
     if len(given) > KEYS_AT_ONCE_MOST:
         raise refusal(param, Sentence("keys_looked_up_most", most=KEYS_AT_ONCE_MOST))
     return list(dict.fromkeys(given))
+
+
+def spend_limits(given: Mapping[str, int]) -> KeySpendLimits:
+    """Validates spend limits; those that are not given are unlimited."""
+    for name, nanos in given.items():
+        if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
+            raise refusal(f"spend_limits.{name}", Sentence("spend_limit_range"))
+    return KeySpendLimits(**given)

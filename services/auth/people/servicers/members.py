@@ -1,11 +1,11 @@
-"""Implements the RPCs of AccountService: manages the members of an account and its invitations, and creates playground
-tokens. The account of the request was compared with that of the access token before."""
+"""Implements the RPCs of AccountAdminService for members: manages them and invitations, and creates playground tokens.
+
+The account of the request was compared with that of the access token before."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.core import checks, codes
 from services.auth.core.messages import required_access
 from services.auth.core.parts import Domain, Parts, reads, writes
@@ -41,7 +41,7 @@ MEMBERS_MOST: Final = 1_000
 MAILED_INVITATIONS: Final = Rate(per_minute=1, burst=50)
 
 
-class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
+class MemberMethods(Domain):
     def __init__(self, parts: Parts, mail: Mail, playground: PlaygroundTokens) -> None:
         super().__init__(parts)
         self._mail = mail

@@ -243,17 +243,14 @@ class SetSpendLimits(Operation[Spend], frozen=True):
     account_id: str
     key_id: str
     limits: SpendLimits
-    # The audit log tells it.
-    changed_by: ChangedBy = COMMAND_LINE
-    # Whatever has, or had, limits keeps them.
-    only_first: bool = False
+    # For the audit log; None: it has the limits with the key's creation.
+    changed_by: ChangedBy | None = COMMAND_LINE
 
 
 class InheritSpendLimits(SetSpendLimits, frozen=True, kw_only=True):
     """Lets a key share the limits of the one that it replaces, unless it has, or had, limits itself."""
 
     replaced_key_id: str
-    only_first: bool = True
 
 
 def spend_id(account_id: str, key_id: str) -> str:

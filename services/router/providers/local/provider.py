@@ -28,15 +28,23 @@ from services.router.schema.tools import NO_TOOLS
 # Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
 # Parameters that llama.cpp does not know.
-_UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
+_UNKNOWN_PARAMETERS = ("reasoning_effort", "reasoning", "verbosity")
 
 
 class LocalProvider(OpenAIProvider):
+    kind = "local"
     needs_address = False
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts, socket: Path) -> None:
         # The server holds a thread per open connection, so idle ones are not kept.
-        route = ProviderRoute(route.name, route.kind, "http://localhost/v1", always_max_tokens=True, no_store=False)
+        route = ProviderRoute(
+            route.name,
+            route.kind,
+            "http://localhost/v1",
+            always_max_tokens=True,
+            no_store=False,
+            open_parameters=True,
+        )
         super().__init__(route, timeouts, socket=socket)
 
     async def warm(self) -> Sequence[str]:

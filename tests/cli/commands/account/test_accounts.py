@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from cli.commands.account import bookings
 from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
-from legato_protos.auth.v1 import auth_pb2, data_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.router.v1 import content_pb2
 from services.chassis.database.outages import DatabaseUnavailable
@@ -326,9 +326,9 @@ def test_closing_ends_access_first_and_memberships_last() -> None:
     closed = account()
     closed.close_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
     steps = (
-        ("auth", "DataService.CloseAccount", data_pb2.CloseAccountResponse(account=closed, revoked_keys=2)),
+        ("auth", "AccountAdminService.CloseAccount", accounts_pb2.CloseAccountResponse(account=closed, revoked_keys=2)),
         ("router", "ContentService.EraseAccount", content_pb2.EraseAccountResponse(notes=3, attachments=1)),
-        ("auth", "DataService.EndMemberships", data_pb2.EndMembershipsResponse(ended=2)),
+        ("auth", "AccountAdminService.EndMemberships", accounts_pb2.EndMembershipsResponse(ended=2)),
     )
     far_end = play(*steps)
     [shown] = json.loads(far_end.run("accounts", "close", "acct_1", "--json").stdout)

@@ -9,7 +9,7 @@ from tests.cli.played import play
 
 ON = auth_pb2.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
 ON.start_time.FromSeconds(86_400)
-STARTED = ("auth", "MaintenanceAdminService.StartMaintenance", auth_pb2.StartMaintenanceResponse(maintenance=ON))
+STARTED = ("auth", "AuthService.StartMaintenance", auth_pb2.StartMaintenanceResponse(maintenance=ON))
 OFF = {"maintenance": "off", "message": None, "retry_after_s": None, "started_at": None}
 
 
@@ -40,7 +40,7 @@ def test_on_needs_no_message() -> None:
     ],
 )
 def test_off_is_told_as_such(command: str, method: str, answer: object) -> None:
-    result = play(("auth", f"MaintenanceAdminService.{method}", answer)).run("maintenance", command, "--json")
+    result = play(("auth", f"AuthService.{method}", answer)).run("maintenance", command, "--json")
     assert json.loads(result.stdout) == OFF
 
 

@@ -368,18 +368,6 @@ def test_a_key_that_was_used_cannot_replace_another() -> None:
     assert ledger.refusal_of(inherit()) is Reason.REQUEST_INVALID
 
 
-def test_first_limits_are_set_once() -> None:
-    ledger = ledger_at_noon()
-    first, second = [
-        SetSpendLimits(ACCOUNT, KEY, SpendLimits(day_nanos=day_nanos), only_first=True) for day_nanos in (100, 50)
-    ]
-    for wanted in (first, second):
-        assert ledger.apply(wanted).limits == SpendLimits(day_nanos=100)
-    ledger.apply(limit())
-    # It had limits: whoever removed them decides about others.
-    assert ledger.apply(second).limits == SpendLimits()
-
-
 def test_a_key_with_limits_of_its_own_inherits_none() -> None:
     ledger = ledger_at_noon()
     ledger.apply(limit(day=100))
