@@ -112,7 +112,8 @@ async def test_system_messages_stay_where_the_model_takes_them(
 
 async def test_thinking_is_left_out_after_results_that_a_system_message_follows(upstream: AnthropicUpstream) -> None:
     said = [USER, called(("a", "get_time", "{}")), gave("a", "noon"), {"role": "system", "content": "Be brief."}]
-    call = replace(conversation(*said), abilities=Abilities(thinking="budget", system_inside=True))
+    abilities = Abilities(thinking="budget", system_inside=True)
+    call = replace(conversation(*said), model_name="claude-opus-5", abilities=abilities)
     request = await asked(upstream, call, thinking={"type": "enabled", "budget_tokens": 10})
     assert (request["messages"][-1]["role"], "thinking" in request) == ("system", False)
 
