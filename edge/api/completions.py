@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Reply
 from edge.http.http_chat import HttpChat
-from edge.http.replies import StreamedReply, WholeReply
+from edge.http.replies import StreamedHttpReply, WholeHttpReply
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import COMPLETION_PREFIX, DELTA_END, Chunks, Completion
 from services.chassis.http.asgi import BODY_WRITER, Send
@@ -18,12 +18,12 @@ class CompletionChat(HttpChat):
         edge = self._edge
         completion = f"{COMPLETION_PREFIX}{self.request_id}", int(edge.clock.now().timestamp()), hold.class_id
         if not body.stream:
-            return WholeReply(self._send, Completion(*completion), body.ignored)
+            return WholeHttpReply(self._send, Completion(*completion), body.ignored)
         writer = self.scope[BODY_WRITER]
         return ChunkedReply(self._send, Chunks(*completion), body.ignored, writer, edge.keepalive_s)
 
 
-class ChunkedReply(StreamedReply):
+class ChunkedReply(StreamedHttpReply):
     def __init__(
         self, send: Send, chunks: Chunks, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:

@@ -77,7 +77,7 @@ class HttpReply(Reply):
         return [*headers, (b"x-legato-ignored", names.encode())]
 
 
-class StreamedReply(HttpReply):
+class StreamedHttpReply(HttpReply):
     """A stream of events. If its first token takes long, signs of life keep proxies from timing it out.
 
     The first of them opens the response and so fixes its status. It is sent only after a pause: an error before that
@@ -150,7 +150,7 @@ class StreamedReply(HttpReply):
             )
 
 
-class WholeReply(HttpReply):
+class WholeHttpReply(HttpReply):
     def __init__(self, send: Send, answer: WholeAnswer, ignored: Sequence[str]) -> None:
         super().__init__(send, answer, ignored)
         self._whole = answer

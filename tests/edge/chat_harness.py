@@ -16,7 +16,7 @@ from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
 from edge.chat.edge_state import EdgeState
 from edge.chat.reply import Reply
-from edge.http.replies import WholeReply
+from edge.http.replies import WholeHttpReply
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import Chunks, Completion
 from legato_protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
@@ -132,7 +132,7 @@ class ChatHarness:
     def _open_reply(self, keepalive_s: float, *, is_streamed: bool) -> Reply:
         if is_streamed:
             return ChunkedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
-        return WholeReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
+        return WholeHttpReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
 
     def edge(self, life_s: float = 3600, keepalive_s: float = 10) -> EdgeState:
         clock = SystemClock()

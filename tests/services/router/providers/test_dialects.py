@@ -19,7 +19,7 @@ from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from edge.api.completions import ChunkedReply
-from edge.http.replies import WholeReply
+from edge.http.replies import WholeHttpReply
 from edge.wire.completion_json import Chunks, Completion
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
@@ -140,7 +140,7 @@ async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
     reply = (
         ChunkedReply(send, Chunks(*completion), (), cast(Any, Writer(written)), keepalive_s=10)
         if stream
-        else WholeReply(send, Completion(*completion), ())
+        else WholeHttpReply(send, Completion(*completion), ())
     )
     for response in responses:
         if response.contents or response.tool_calls:
