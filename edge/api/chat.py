@@ -38,7 +38,7 @@ class ChatMiddleware:
 router = APIRouter(tags=["Chat"])
 
 
-def _schema(name: str) -> dict[str, str]:
+def schema_ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -53,7 +53,7 @@ _EVENT: Final = {
                 {
                     "type": "string",
                     "contentMediaType": JSON,
-                    "contentSchema": {"anyOf": [_schema("ChatCompletionChunk"), _schema("ErrorBody")]},
+                    "contentSchema": {"anyOf": [schema_ref("ChatCompletionChunk"), schema_ref("ErrorBody")]},
                 },
             ]
         },
@@ -70,7 +70,7 @@ _ANSWER: Final = {
     "headers": header_refs(*RATE_HEADERS, "x-legato-max-tokens", "x-legato-attempt", "x-legato-ignored"),
     "content": {
         JSON: {
-            "schema": _schema("ChatCompletion"),
+            "schema": schema_ref("ChatCompletion"),
             "examples": example_values(
                 {"answer": examples.COMPLETION, "tool_call": examples.COMPLETION_WITH_TOOL_CALL}
             ),
@@ -82,14 +82,14 @@ _BODY: Final = {
     "required": True,
     "content": {
         JSON: {
-            "schema": _schema("ChatRequest"),
+            "schema": schema_ref("ChatRequest"),
             "examples": example_values(
                 {"whole": examples.CHAT, "streamed": examples.STREAMED_CHAT, "tools": examples.CHAT_WITH_TOOLS}
             ),
         }
     },
 }
-_ERRORS: Final = errors(
+CHAT_ERRORS: Final = (
     Reason.MODEL_UNKNOWN,
     Reason.CONTEXT_EXCEEDED,
     Reason.IDEMPOTENCY_KEY_REUSED,
@@ -107,7 +107,6 @@ _ERRORS: Final = errors(
     Reason.UPSTREAM_REFUSED,
     Reason.CONTENT_POLICY,
     Reason.MAINTENANCE,
-    headers=RATE_HEADERS,
 )
 
 
@@ -116,7 +115,7 @@ _ERRORS: Final = errors(
     summary="Create a chat completion",
     operation_id="createChatCompletion",
     openapi_extra={"requestBody": _BODY},
-    responses={200: _ANSWER, **_ERRORS},
+    responses={200: _ANSWER, **errors(*CHAT_ERRORS, headers=RATE_HEADERS)},
     response_model=None,
 )
 async def create_chat_completion(

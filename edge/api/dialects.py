@@ -5,7 +5,9 @@ from typing import Final
 
 from edge.api.completions import CompletionChat
 from edge.http.http_chat import HttpChat
+from edge.responses.incoming import ResponseChat
 
 COMPLETIONS_PATH: Final = "/v1/chat/completions"
+RESPONSES_PATH: Final = "/v1/responses"
 
-CHATS: Final[Mapping[str, type[HttpChat]]] = {COMPLETIONS_PATH: CompletionChat}
+CHATS: Final[Mapping[str, type[HttpChat]]] = {COMPLETIONS_PATH: CompletionChat, RESPONSES_PATH: ResponseChat}

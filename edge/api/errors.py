@@ -13,8 +13,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.http.http_chat import REFUSAL_HEADERS
+from edge.api.dialects import CHATS
 from edge.chat.edge_state import EdgeState
+from edge.http.http_chat import REFUSAL_HEADERS
 from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
@@ -70,6 +71,8 @@ class UnexpectedErrorMiddleware:
 def _to_refusal(request: Request, edge: EdgeState, error: Exception) -> LegatoError:
     match error:
         case LegatoError():
+            if (chat := CHATS.get(request.scope["path"])) is not None:
+                error.param = chat.name_param(error.param)
             return error
         case RequestValidationError():
             return _invalid_parameter(error)

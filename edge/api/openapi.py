@@ -8,13 +8,15 @@ import re
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request
+from fastapi import Response as HttpResponse
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from starlette.staticfiles import StaticFiles
 
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import HEADERS, NULL, errors, header_refs, replace_in
+from edge.api.response_schema import Response, ResponseEvent, ResponseRequest
 from services.chassis.http.security_headers import security_headers
 
 _REF: Final = "#/components/schemas/{name}"
@@ -22,6 +24,8 @@ _REF: Final = "#/components/schemas/{name}"
 _VALIDATION_STATUS: Final = "422"
 _VALIDATION_SCHEMAS: Final = ("HTTPValidationError", "ValidationError")
 _ASSETS: Final = "/docs/assets"
+# The bodies of chats, in each dialect.
+_STRUCTS: Final = (ChatRequest, ChatCompletion, ChatCompletionChunk, ResponseRequest, Response, ResponseEvent)
 
 router = APIRouter()
 docs_router = APIRouter(include_in_schema=False)
@@ -34,13 +38,13 @@ docs_router = APIRouter(include_in_schema=False)
     tags=["Description"],
     responses={200: {"headers": header_refs()}, **errors(needs_key=False, needs_scope=False)},
 )
-async def get_openapi_document(request: Request) -> Response:
+async def get_openapi_document(request: Request) -> HttpResponse:
     """Needs no key."""
     app: FastAPI = request.app
     if app.openapi_schema is None:
         # It takes a tenth of a second, which other requests must not wait for.
         await asyncio.to_thread(app.openapi)
-    return Response(app.state.openapi_json, media_type="application/json")
+    return HttpResponse(app.state.openapi_json, media_type="application/json")
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -61,7 +65,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     components = document["components"]
     for name in _VALIDATION_SCHEMAS:
         components["schemas"].pop(name, None)
-    _, structs = msgspec.json.schema_components((ChatRequest, ChatCompletion, ChatCompletionChunk), ref_template=_REF)
+    _, structs = msgspec.json.schema_components(_STRUCTS, ref_template=_REF)
     components["schemas"] = dict(sorted({**components["schemas"], **_without_null_defaults(structs)}.items()))
     components["headers"] = HEADERS
     described: dict[str, Any] = replace_in(document, NULL, None)
@@ -90,7 +94,7 @@ def _without_null_defaults(schema: Any) -> Any:
 
 
 @docs_router.get("/docs")
-async def get_docs() -> Response:
+async def get_docs() -> HttpResponse:
     page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="Legato API",

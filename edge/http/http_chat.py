@@ -32,6 +32,11 @@ class HttpChat(IncomingChat):
     def identify(self, principals: Principals) -> Awaitable[Principal]:
         return principals.identify(self.scope, INFERENCE)
 
+    @staticmethod
+    def name_param(param: str | None) -> str | None:
+        """Returns the name that a field of chat completions has in the dialect."""
+        return param
+
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:
         return read_body(self.scope, TimedReceive(self._receive), memory)
 
@@ -39,6 +44,6 @@ class HttpChat(IncomingChat):
         self.scope["state"][REFUSAL_HEADERS] = rates
 
     @staticmethod
-    def render_error(error: LegatoError, request_id: str) -> bytes:  # noqa: ARG004 Other dialects tell the id.
+    def render_error(error: LegatoError, request_id: str) -> bytes:
         """Renders the body of a response to an error."""
         return error_body(error)

@@ -10,10 +10,13 @@ from edge.api.app import EdgeApp
 from edge.api.chat_examples import CHUNKS
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import MESSAGES, ErrorBody
+from edge.api.response_schema import Response, ResponseEvent, ResponseRequest
+from edge.api.responses import EVENTS
 from services.chassis.errors import Reason
 
 DOCUMENT = EdgeApp(cast(Any, None)).openapi()
 CHAT = DOCUMENT["paths"]["/v1/chat/completions"]["post"]
+RESPONSE = DOCUMENT["paths"]["/v1/responses"]["post"]
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -54,7 +57,12 @@ def test_every_operation_but_the_description_needs_a_key_and_names_its_scope() -
 
 @pytest.mark.parametrize(
     ("content", "struct"),
-    [(CHAT["requestBody"]["content"], ChatRequest), (CHAT["responses"]["200"]["content"], ChatCompletion)],
+    [
+        (CHAT["requestBody"]["content"], ChatRequest),
+        (CHAT["responses"]["200"]["content"], ChatCompletion),
+        (RESPONSE["requestBody"]["content"], ResponseRequest),
+        (RESPONSE["responses"]["200"]["content"], Response),
+    ],
 )
 def test_examples_of_chats_are_what_they_show(content: dict[str, Any], struct: type[msgspec.Struct]) -> None:
     examples = content["application/json"]["examples"]
@@ -69,6 +77,13 @@ def test_examples_of_events_are_what_they_show() -> None:
     examples = CHAT["responses"]["200"]["content"]["text/event-stream"]["examples"]
     assert [*examples.values()][-1] == {"value": {"data": "[DONE]"}}
     assert len(examples) == len(CHUNKS) + 1
+
+
+def test_examples_of_a_responses_events_are_what_they_show() -> None:
+    found = [msgspec.json.decode(event, type=ResponseEvent) for event in EVENTS]
+    assert (found[0].type, found[-1].type) == ("response.created", "response.completed")
+    examples = RESPONSE["responses"]["200"]["content"]["text/event-stream"]["examples"]
+    assert [example["value"]["event"] for example in examples.values()] == [event.type for event in found]
 
 
 def test_no_field_is_left_without_a_type() -> None:
