@@ -12,7 +12,6 @@ from services.chassis.changes import to_changes
 KINDS: Final = {
     "account": N_("Account"),
     "caller": N_("Internal programs"),
-    "canary": N_("Canaries"),
     "credit": N_("Credit"),
     "identity": N_("Single sign-on"),
     "invitation": N_("Invitations"),
@@ -21,7 +20,6 @@ KINDS: Final = {
     "low_balance": N_("Low balance"),
     "maintenance": N_("Maintenance"),
     "member": N_("Members"),
-    "model": N_("Trials of models"),
     "notices": N_("Mail of notices"),
     "passkey": N_("Passkeys"),
     "password": N_("Password"),

@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from services.chassis.telemetry.metrics import Registry
 from services.router.answers.usage_check import Violation
-from services.router.calls.upstream import OPERATION
+from services.router.calls.call_span import OPERATION
 from services.router.chat.completion import Completions
 from services.router.models.spending import KINDS
 from services.router.models.states import ModelState, ModelStates
+from services.router.providers.telemetry_names import MODEL_LABELS
 from services.router.routes.key_watch import KeyWatch
 from services.router.routes.retention_promise import lapses_at_s
 from services.router.routes.watch import RouteWatch
+from services.router.trials.outcomes import OutcomesByClass
 
-# OpenTelemetry's names: the router is the client and the model the server.
-MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 OPERATION_LABELS: Final = (*MODEL_LABELS, "gen_ai_operation_name")
 # A number or a histogram of each model, by the values of labels beyond those of the model.
 _Readings = Mapping[tuple[str, ...], Callable[[ModelState], Any]]
@@ -76,19 +76,16 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     cost = "What a provider charges for the tokens of a model, by the cost that the routes state."
     costs = of_models({(kind,): partial(_cost_nanos, kind) for kind in KINDS})
     registry.counter("legato_upstream_cost_nanodollars", cost, costs, *MODEL_LABELS, "kind")
-    show_outcomes(model_states, registry)
 
 
-def show_outcomes(model_states: ModelStates, registry: Registry) -> None:
+def show_outcomes(outcomes: OutcomesByClass, registry: Registry) -> None:
     """Registers what compares the models of a class with each other."""
-    canary = "Canary of a class: 0 tried for its accounts, 1 rolled back."
-    registry.gauge("legato_canary_state", canary, lambda: _canaries(model_states), "class", *MODEL_LABELS)
     call = "Calls in classes of several models, by the role of the model and by outcome: answered, or the error's kind."
     labels = ("class", "role", *MODEL_LABELS, "outcome")
-    registry.counter("legato_class_calls", call, lambda: _calls(model_states), *labels)
+    registry.counter("legato_class_calls", call, lambda: _calls(outcomes), *labels)
     tokens = "Tokens of complete answers in these classes, by the role of the model."
     labels = ("class", "role", *MODEL_LABELS, "gen_ai_token_type")
-    registry.counter("legato_class_tokens", tokens, lambda: _class_tokens(model_states), *labels)
+    registry.counter("legato_class_tokens", tokens, lambda: _class_tokens(outcomes), *labels)
 
 
 def show_providers(model_states: ModelStates, registry: Registry) -> None:
@@ -150,31 +147,20 @@ def show_chats(completions: Completions, registry: Registry) -> None:
     registry.counter("legato_continuations", continuation, lambda: completions.continuations, "outcome")
 
 
-def _canaries(model_states: ModelStates) -> dict[tuple[str, ...], int]:
-    canaries = (models.canary for models in model_states.by_class.values())
+def _calls(outcomes: OutcomesByClass) -> dict[tuple[str, ...], int]:
     return {
-        (canary.class_id, canary.route.target.provider, canary.route.target.model_name): int(canary.is_rolled_back)
-        for canary in canaries
-        if canary is not None
-    }
-
-
-def _calls(model_states: ModelStates) -> dict[tuple[str, ...], int]:
-    return {
-        (class_id, model.role.value, model.provider, model.model_name, outcome): count
-        for class_id, models in model_states.by_class.items()
-        if models.outcomes is not None
-        for model in models.outcomes.models
+        (class_id, model.role, model.provider, model.model_name, outcome): count
+        for class_id, compared in outcomes.by_class.items()
+        for model in compared.models
         for outcome, count in {"answered": model.answers, **model.errors}.items()
     }
 
 
-def _class_tokens(model_states: ModelStates) -> dict[tuple[str, ...], int]:
+def _class_tokens(outcomes: OutcomesByClass) -> dict[tuple[str, ...], int]:
     return {
-        (class_id, model.role.value, model.provider, model.model_name, kind): count
-        for class_id, models in model_states.by_class.items()
-        if models.outcomes is not None
-        for model in models.outcomes.models
+        (class_id, model.role, model.provider, model.model_name, kind): count
+        for class_id, compared in outcomes.by_class.items()
+        for model in compared.models
         for kind, count in (("input", model.prompt_tokens), ("output", model.completion_tokens))
     }
 
@@ -199,6 +185,6 @@ def _cost_nanos(kind: str, model: ModelState) -> float:
 def _read(model_states: ModelStates, readings: _Readings) -> dict[tuple[str, ...], Any]:
     """Returns the values of each model; if the routes have it with different limits, the first one counts."""
     found: dict[tuple[str, str], ModelState] = {}
-    for model in (model for models in model_states.by_class.values() for model in (models.with_canary or models).all):
+    for model in (model for models in model_states.by_class.values() for model in models.of_route):
         found.setdefault((model.target.provider, model.target.model_name), model)
     return {(*labels, *more): read(model) for labels, model in found.items() for more, read in readings.items()}

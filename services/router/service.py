@@ -14,9 +14,8 @@ from services.router.grounding.servicers.content import ContentServicer
 from services.router.grounding.servicers.library import GroundingAdminServicer
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
-from services.router.metrics import show_chats, show_keys, show_model_states, show_route_file
+from services.router.metrics import show_chats, show_keys, show_model_states, show_outcomes, show_route_file
 from services.router.models.fleet_limits import FleetLimits
-from services.router.models.servicer import RouteAdminServicer
 from services.router.models.states import ModelStates
 from services.router.providers import open_provider
 from services.router.routes.key_watch import KeyWatch
@@ -24,6 +23,9 @@ from services.router.routes.reload import Reload
 from services.router.routes.routes import Routes
 from services.router.routes.watch import FleetReports, RouteWatch
 from services.router.settings import RouterSettings
+from services.router.trials.canary import Canaries
+from services.router.trials.outcomes import OutcomesByClass
+from services.router.trials.servicer import RouteAdminServicer
 
 
 class RouterService:
@@ -37,10 +39,19 @@ class RouterService:
         open_one = partial(open_provider, local_model_socket=model_socket)
         limits = _open_limits(settings, process)
         local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(routes, open_one, clock, log, local_places, limits)
+        outcomes, canaries = OutcomesByClass(), Canaries(log)
+        model_states = ModelStates(routes, open_one, clock, log, local_places, limits, observers=(outcomes, canaries))
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
-        targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
+        show_outcomes(outcomes, registry)
+        canaries.show(registry)
+        targets = Targets(
+            model_states,
+            log,
+            settings.upstream_attempts,
+            find_models=canaries.find_models,
+            tells_traces=settings.trace_upstream,
+        )
         grounding = open_grounding(grounding_settings, clock, log, opened, process.full_disks)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
         completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
@@ -61,7 +72,7 @@ class RouterService:
         previews = GroundingAdminServicer(grounding, completions.preview, log)
         self.drain = router.drain
         content = ContentServicer(grounding, log)
-        self.servicers = [router, RouteAdminServicer(model_states, reload), previews, content]
+        self.servicers = [router, RouteAdminServicer(model_states, reload, outcomes, canaries), previews, content]
 
 
 def _open_reports(process: Process) -> FleetReports:

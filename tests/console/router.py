@@ -1,26 +1,32 @@
 """The router for the console's tests: its servicers on a routes file, with providers that are never asked."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from legato_protos.router.v1.router_pb2 import Finished
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
+from services.router.answers.answer_end import AnswerEnd
 from services.router.calls.fallback import Targets
 from services.router.chat.completion import Completions
 from services.router.chat.servicer import RouterServicer
 from services.router.grounding.servicers.content import ContentServicer
 from services.router.grounding.servicers.library import GroundingAdminServicer
+from services.router.models.call_result import BASELINE, CallEnd, CallObserver, CallPlan, CallResult
 from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.models.recent_speed import LEAST_ANSWERS
-from services.router.models.servicer import RouteAdminServicer
 from services.router.models.states import ModelStates
+from services.router.prompts.calibration import CountedPrompt
 from services.router.providers import open_provider
 from services.router.routes.reload import Reload
 from services.router.routes.routes import load_routes
 from services.router.routes.target import DEFAULT_TIMEOUTS
 from services.router.settings import MOST_ATTEMPTS
-from services.router.trials.outcomes import CUT, CallOutcome, CallRole
+from services.router.trials.canary import ROLE, Canaries
+from services.router.trials.outcomes import OutcomesByClass
+from services.router.trials.servicer import RouteAdminServicer
 from services.rules.model_classes import CLASSES
 from tests.console.grounding import Grounding
 from tests.support.fakes import FakeClock
@@ -52,21 +58,24 @@ EVALUATED: Final = "forte"
 NEW_MODELS: Final = """canary = { model = "cedar-2-max", percent = 5 }
 """
 OUTCOMES: Final = (
-    (CallRole.BASELINE, "maple-large", 2_000, 10),
-    (CallRole.BASELINE, "cedar-2", 900, 5),
-    (CallRole.CANARY, "cedar-2-max", 120, 30),
+    (BASELINE, "maple-large", 2_000, 10),
+    (BASELINE, "cedar-2", 900, 5),
+    (ROLE, "cedar-2-max", 120, 30),
 )
 
 
-def count_outcomes(states: ModelStates) -> None:
-    models = states.by_class[EVALUATED]
-    assert models.outcomes is not None
-    targets = {target.model_name: target for target in models.route.targets}
+def count_outcomes(states: ModelStates, observers: Sequence[CallObserver]) -> None:
+    targets = {target.model_name: target for target in states.by_class[EVALUATED].route.targets}
+    finished = Finished(finish_reason="stop", usage=Usage(prompt_tokens=900, completion_tokens=120))
     for role, name, calls, failures in OUTCOMES:
+        plan = CallPlan(EVALUATED, targets[name], role, CountedPrompt(900, False, "acct_1"), 120, 120)
         for number in range(calls):
-            outcome = CallOutcome(CUT if number < failures else "", 0.8, 2.0)
-            outcome.prompt_tokens, outcome.completion_tokens, outcome.finish_reason = 900, 120, "stop"
-            models.outcomes.note(role, targets[name], outcome)
+            if number < failures:
+                result = CallResult(CallEnd.CUT, 2.0, 0.8)
+            else:
+                result = CallResult(CallEnd.ANSWERED, 2.0, 0.8, AnswerEnd(finished))
+            for observer in observers:
+                observer.on_result(plan, result)
 
 
 def count_answers(states: ModelStates, clock: FakeClock) -> None:
@@ -150,7 +159,7 @@ class Router:
         reload = Reload(self.file, DEFAULT_TIMEOUTS, states, log)
         return [
             RouterServicer(completions, log),
-            RouteAdminServicer(states, reload),
+            RouteAdminServicer(states, reload, self._outcomes, self._canaries),
             GroundingAdminServicer(opened, completions.preview, log),
             ContentServicer(opened, log),
         ]
@@ -158,7 +167,8 @@ class Router:
     def _open(self, log: Log) -> ModelStates:
         # Circuit breakers that are open stay so, however long a test takes.
         clock = FakeClock()
-        states = ModelStates(self._routes, self._open_one, clock, log)
+        self._outcomes, self._canaries = observers = OutcomesByClass(), Canaries(log)
+        states = ModelStates(self._routes, self._open_one, clock, log, observers=observers)
         self._opened.append(states)
         if self._is_busy:
             for state in (each for class_id in CLASSES for each in states.by_class[class_id].all):
@@ -168,7 +178,7 @@ class Router:
                     for _ in range(FAILURES_IN_A_ROW):
                         state.breaker.failed(state.breaker.start_attempt())
         if self._evaluates:
-            count_outcomes(states)
+            count_outcomes(states, observers)
         if self._is_measured:
             count_answers(states, clock)
         return states

@@ -11,6 +11,7 @@ from services.chassis.database.advisory_lock import OnWait, take_lock
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.outages import (
     DatabaseUnavailable,
+    Deadlocked,
     LockTimeout,
     SchemaTooNew,
     SchemaUnknown,
@@ -60,12 +61,13 @@ class Migrations:
                 try:
                     self._run_scripts(folder, config, max(refusing, default=""), on_wait)
                     break
-                except LockTimeout:
+                except (LockTimeout, Deadlocked):
                     on_wait("others use its tables, such as an audit")
                     time.sleep(LOCK_PAUSE_S)
 
     def _run_scripts(self, folder: Path, config: Any, oldest: str, on_wait: OnWait) -> None:
-        """Runs the scripts of Alembic's `config` in one transaction; raises LockTimeout if another is in the way."""
+        """Runs the scripts of Alembic's `config` in one transaction. Raises LockTimeout or Deadlocked if another is in
+        the way."""
         from alembic import command
 
         with self._write_outages, self._engine.connect() as connection:

@@ -21,6 +21,7 @@ from services.chassis.errors import LegatoError, Reason
 READ_ONLY = "25006"
 NOT_PERMITTED = "42501"
 LOCKED = "55P03"
+DEADLOCK = "40P01"
 ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
 DISK_FULL = "53100"
 # SQLite's codes SQLITE_CORRUPT and SQLITE_NOTADB.
@@ -48,6 +49,10 @@ class DatabaseFull(DatabaseUnavailable):
 
 class LockTimeout(DatabaseUnavailable):
     """Another transaction has held a row lock for longer than the lock timeout."""
+
+
+class Deadlocked(DatabaseUnavailable):
+    """The server has ended the transaction, because it and another waited for each other."""
 
 
 class DatabaseDamaged(DatabaseUnavailable):
@@ -83,6 +88,9 @@ class SchemaUnknown(DatabaseUnavailable):
             f"the schema {schema} has revision {revision} of a development version: migrate it with the last version "
             "that has its script, or restore a backup (docs/upgrade.md)"
         )
+
+
+_LOCK_FAILURES: Mapping[object, type[DatabaseUnavailable]] = {LOCKED: LockTimeout, DEADLOCK: Deadlocked}
 
 
 @contextmanager
@@ -131,7 +139,7 @@ class TranslatedOutages:
         if isinstance(error, sa.exc.TimeoutError) or isinstance(told, (driver.OperationalError, driver.InterfaceError)):
             if state == DISK_FULL or self._is_file_full(told):
                 return DatabaseFull()
-            return LockTimeout() if state == LOCKED else DatabaseUnavailable()
+            return _LOCK_FAILURES.get(state, DatabaseUnavailable)()
         if isinstance(told, driver.InternalError):
             # A read-only server is a standby that has not been promoted yet.
             is_outage = state in ENDED_BY_THE_SERVER or (self._writes and state == READ_ONLY)

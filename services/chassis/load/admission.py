@@ -59,7 +59,7 @@ class Gate:
     ) -> None:
         """Creates a gate; `what` names the saturated resource in refusals."""
         # Returns how many of `most` are this gate's at present, where several gates share them.
-        self.count_places: Callable[[], int] | None = None
+        self._count_places: Callable[[], int] | None = None
         self._what = what
         self._clock = clock
         self._least = min(least, most)
@@ -107,7 +107,7 @@ class Gate:
     def has_room_for(self, key_id: str) -> bool:
         """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
         share, those that were refused lately among them."""
-        most = self.most if self.count_places is None else self.count_places()
+        most = self.most if self._count_places is None else self._count_places()
         limit, own = min(self.limit, max(1, most)), self.running_by_key.get(key_id, 0)
         if self.running < min(limit, most / OVERCOMMITMENT):
             return True
@@ -149,6 +149,14 @@ class Gate:
             self._unsettled = 0 if self.running <= self._measured else self._unsettled - 1
             if not self._unsettled:
                 self._forget_samples()
+
+    def limit_places(self, count_places: Callable[[], int]) -> None:
+        """Has the places of this gate counted anew at each admission."""
+        self._count_places = count_places
+
+    def announce(self, limit: float) -> None:
+        """Takes over the limit that the backend announces; infinite: it announces none."""
+        self.told_limit = limit
 
     def add(self, signal: "QueueingSignal") -> None:
         self._signals.append(signal)

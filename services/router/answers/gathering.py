@@ -36,8 +36,7 @@ class Gathering:
         self._max_tokens = before_tokens + max_tokens
         self._longest_tokens = before_tokens + longest_tokens
         allowance.limit(self._max_tokens, self._longest_tokens)
-        self._count = OutputCount()
-        self._count.tokens = before_tokens
+        self._count = OutputCount(before_tokens)
         # Texts as they are, and reads that were packed.
         self._said: list[str | bytes] = []
         self._has_packed = False
@@ -149,8 +148,7 @@ class Gathering:
             pieces += [Piece([part]) for part in parts_of(said)]
             pieces += [Piece([part], refuses=True) for part in parts_of(refusal)]
             pieces += [Piece(tool_calls=[fragment]) for fragment in fragments]
-        pieces[-1].finish_reason = last.finish_reason if self.is_cut else self._finish_reason
-        pieces[-1].usage, pieces[-1].last = last.usage, True
+        pieces[-1].finish(last.finish_reason if self.is_cut else self._finish_reason, last.usage)
         return deque(pieces)
 
 

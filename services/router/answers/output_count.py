@@ -17,12 +17,18 @@ class OutputCount:
 
     __slots__ = ("_arguments", "_hidden", "contents", "has_hidden", "tokens")
 
-    def __init__(self) -> None:
-        self.tokens = 0
+    def __init__(self, before_tokens: int = 0, copied: "OutputCount | None" = None) -> None:
+        """Begins with the tokens of earlier calls, or as another count is."""
+        self.tokens = before_tokens
         self.has_hidden = False
-        self.contents = RunningCount(tokens.counter())
-        self._hidden = RunningCount(tokens.counter())
         self._arguments: dict[int, RunningCount] = {}
+        if copied is None:
+            self.contents = RunningCount(tokens.counter())
+            self._hidden = RunningCount(tokens.counter())
+            return
+        self.tokens, self.has_hidden = copied.tokens, copied.has_hidden
+        self.contents, self._hidden = copied.contents.copy(), copied._hidden.copy()
+        self._arguments = {index: count.copy() for index, count in copied._arguments.items()}
 
     def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
         """Adds the output of one read."""
@@ -36,6 +42,14 @@ class OutputCount:
         if hidden:
             self.has_hidden = True
             self.tokens += self._hidden.add(hidden)
+
+    def add_name(self, name: str) -> None:
+        """Adds the name of a function."""
+        self.tokens += tokens.count(name)
+
+    def replace_by(self, tokens_of_provider: int) -> None:
+        """Takes over the provider's own count of a whole answer."""
+        self.tokens = tokens_of_provider
 
     def arguments_of(self, index: int) -> RunningCount:
         return self._arguments.setdefault(index, RunningCount(tokens.counter()))
@@ -59,11 +73,7 @@ class OutputCount:
         return text[:kept]
 
     def copy(self) -> "OutputCount":
-        other = OutputCount()
-        other.tokens, other.contents, other._hidden = self.tokens, self.contents.copy(), self._hidden.copy()
-        other.has_hidden = self.has_hidden
-        other._arguments = {index: count.copy() for index, count in self._arguments.items()}
-        return other
+        return OutputCount(copied=self)
 
 
 def _tokens_of_first(counted: RunningCount, text: str, length: int) -> int:

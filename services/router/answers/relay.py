@@ -15,6 +15,7 @@ from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
+from services.router.answers.answer_end import AnswerEnd
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.output_count import OutputCount
 from services.router.answers.tool_call_check import ToolCallCheck
@@ -71,8 +72,8 @@ class Relay:
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
-        # Refers to what refers to the relay: removed when the chat has ended.
-        self.describe_calls: DescribeCalls | None = None
+        # Refers to what refers to the relay, until that is closed.
+        self._describe_calls: DescribeCalls | None = None
         # What the provider reported, as far as it is plausible.
         self.told_usage: ProviderUsage | None = None
 
@@ -96,7 +97,7 @@ class Relay:
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
-        self.describe_calls = describe_calls
+        self._describe_calls = describe_calls
         self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
@@ -111,6 +112,10 @@ class Relay:
         # our count replaces the model's.
         counted_tokens = self._count.tokens if self._tokens_at_cut is None else self._tokens_at_cut
         return min(counted_tokens, self._max_tokens)
+
+    def read_end(self) -> AnswerEnd:
+        """Returns how the answer ended, as far as it was relayed."""
+        return AnswerEnd(self.finished, self.told_usage, self.comparable_tokens, self.went_beyond_limit)
 
     @property
     def comparable_tokens(self) -> int | None:
@@ -190,7 +195,7 @@ class Relay:
         most_tokens = self._count.tokens + most_tokens_in(text, deltas, piece.hidden)
         told_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
         if told_tokens is not None:
-            self._count.tokens = told_tokens
+            self._count.replace_by(told_tokens)
             self._is_own_count = False
         elif most_tokens <= self._allowance.covered_tokens:
             # The common case: nothing to request and nothing to cut.
@@ -224,6 +229,10 @@ class Relay:
         """Ends the answer between two rounds, when the credit or the client's output limit is used up."""
         self.finished = self._finish(None, is_cut=True)
         await self._conversation.send(self._response([], []))
+
+    def close(self) -> None:
+        """Lets go of what refers back to the relay, once its chat has ended."""
+        self._describe_calls = None
 
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
@@ -291,7 +300,7 @@ class Relay:
         for delta in deltas:
             if count.tokens + tokens.count(delta.name) > allowed_tokens:
                 break
-            count.tokens += tokens.count(delta.name)
+            count.add_name(delta.name)
             kept = await count.add_within(count.arguments_of(delta.index), delta.arguments, allowed_tokens)
             if delta.name or kept:
                 kept_deltas.append(ToolCallDelta(index=delta.index, id=delta.id, name=delta.name, arguments=kept))
@@ -302,8 +311,8 @@ class Relay:
 
     def _finish(self, said: ProviderUsage | None, *, is_cut: bool) -> Finished:
         finished = self._cut_off() if is_cut else self._complete(said)
-        if self.describe_calls is not None:
-            finished.calls.extend(self.describe_calls(finished.usage, self.told_usage, said))
+        if self._describe_calls is not None:
+            finished.calls.extend(self._describe_calls(finished.usage, self.told_usage, said))
         return finished
 
     def _cut_off(self) -> Finished:

@@ -20,10 +20,12 @@ from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
+from services.router.answers.answer_end import AnswerEnd
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.answers.seam import Seam
 from services.router.answers.transcript import Transcript
+from services.router.calls.chat_limits import with_max_tokens
 from services.router.calls.upstream import Upstream
 from services.router.models.spending import describe_call
 from services.router.models.states import ModelState
@@ -114,26 +116,28 @@ class Continuation:
             return None
         if upstream.model_state.target.continues is PrefixStyle.REPEATED_PREFIX:
             seam.expect_repetition()
-        relay.begin_round(self.prompt.tokens, upstream.max_tokens, upstream.longest_tokens)
+        relay.begin_round(self.prompt.tokens, upstream.plan.max_tokens, upstream.plan.longest_tokens)
         self.count += 1
         self.past_calls.append(
             describe_call(
                 cut.model_state.target,
-                Usage(prompt_tokens=cut.prompt.tokens, completion_tokens=output_tokens - self._output_tokens_before),
+                Usage(
+                    prompt_tokens=cut.plan.prompt.tokens, completion_tokens=output_tokens - self._output_tokens_before
+                ),
             )
         )
         self.upstream, self.seam, self._output_tokens_before = upstream, seam, output_tokens
         return upstream
 
-    def record_call(self, upstream: Upstream) -> None:
-        """Replaces what is recorded of the present call, if it continues another, by what concerns this call alone: it
+    def read_end(self) -> AnswerEnd:
+        """Returns how the answer to the present call ended. If it continues another, that concerns this call alone: it
         calibrates the model's counts, and costs."""
-        finished = self.relay.finished
-        if finished is None or self._continued is None:
-            return
+        end = self.relay.read_end()
+        if end.finished is None or self._continued is None:
+            return end
         usage, told, source = self._continued
-        upstream.told_usage, upstream.comparable_tokens = told, None
-        upstream.finished = Finished(finish_reason=finished.finish_reason, usage_source=source, usage=usage)
+        finished = Finished(finish_reason=end.finished.finish_reason, usage_source=source, usage=usage)
+        return end._replace(finished=finished, reported=told, comparable_tokens=None)
 
     def describe_calls(
         self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None
@@ -149,7 +153,7 @@ class Continuation:
         upstream, output_tokens = self.upstream, self.relay.output_tokens - self._output_tokens_before
         told = None if seam.usage is None else upstream.usage_check.believed(seam.usage, output_tokens)
         if told is None or not told.prompt_tokens or not told.completion_tokens:
-            usage = Usage(prompt_tokens=upstream.prompt.tokens, completion_tokens=output_tokens)
+            usage = Usage(prompt_tokens=upstream.plan.prompt.tokens, completion_tokens=output_tokens)
             return usage, told, USAGE_SOURCE_COUNTED
         usage = Usage(
             prompt_tokens=told.prompt_tokens,
@@ -159,16 +163,14 @@ class Continuation:
         return usage, told, USAGE_SOURCE_PROVIDER
 
     def _chat(self, left_tokens: int) -> ChatOpen:
-        chat = ChatOpen()
-        chat.CopyFrom(self.chat)
-        chat.max_tokens = left_tokens
+        chat = with_max_tokens(self.chat, left_tokens)
         # The edge knows that a provider has the prompt.
-        chat.tells_acceptance = False
+        chat.ClearField("tells_acceptance")
         return chat
 
 
 async def pass_on_call(upstream: Upstream, relay: Relay, continuation: Continuation | None = None) -> None:
-    """Relays the answer to one call, and notes how it finished."""
+    """Relays the answer to one call."""
     seam = None if continuation is None else continuation.seam
     try:
         if await relay.pass_on(upstream.first if seam is None else seam.join(upstream.first)):
@@ -179,10 +181,5 @@ async def pass_on_call(upstream: Upstream, relay: Relay, continuation: Continuat
                 if not await relay.pass_on(piece if seam is None else seam.join(piece)):
                     break
     finally:
-        upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
-        upstream.went_beyond_limit = relay.went_beyond_limit
-        upstream.comparable_tokens = relay.comparable_tokens
-        if continuation is not None:
-            continuation.record_call(upstream)
         # Closes the provider's connection, however the chat ends.
         await upstream.rest.aclose()

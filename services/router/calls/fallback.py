@@ -2,18 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
+from services.router.calls.attempts import Attempts
 from services.router.calls.candidates import continuing, in_turn
-from services.router.calls.search import Attempts, ModelSearch
+from services.router.calls.search import ModelSearch
 from services.router.calls.upstream import Upstream
 from services.router.models.circuit_breaker import BreakerState
-from services.router.models.states import ModelState, ModelStates
+from services.router.models.states import ClassModels, ModelState, ModelStates
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import PieceSink
 from services.router.providers.http.answer_buffer import BufferBudget
@@ -35,15 +36,41 @@ class RetryBudget:
     waiting: int = 0
     retries: int = 0
 
+    def enter(self) -> None:
+        self.waiting += 1
+
+    def leave(self) -> None:
+        self.waiting -= 1
+
+    def begin_retry(self) -> None:
+        self.retries += 1
+
+    def end_retry(self) -> None:
+        self.retries -= 1
+
     @property
     def is_spent(self) -> bool:
         return self.retries >= max(LEAST_RETRIES, RETRY_SHARE * self.waiting)
 
 
+# Returns the models of a class for an account.
+FindModels = Callable[[str, str], ClassModels]
+
+
 class Targets:
-    def __init__(self, model_states: ModelStates, log: Log, most_attempts: int, *, tells_traces: bool = False) -> None:
-        """`tells_traces` sends our trace context to providers, so that their traces can be joined to ours."""
+    def __init__(
+        self,
+        model_states: ModelStates,
+        log: Log,
+        most_attempts: int,
+        *,
+        find_models: FindModels | None = None,
+        tells_traces: bool = False,
+    ) -> None:
+        """`find_models` finds other models for some accounts than those of the class. `tells_traces` sends our trace
+        context to providers, so that their traces can be joined to ours."""
         self._model_states = model_states
+        self._find_models = find_models or (lambda class_id, account_id: model_states.by_class[class_id])
         self._log = log
         self._most_attempts = most_attempts
         self._tells_traces = tells_traces
@@ -65,9 +92,14 @@ class Targets:
         """`sink` is offered what is read of the answer once it has begun. `cut` is the model whose answer is to be
         continued, which not every model can."""
         budget = self._budgets[class_id]
-        models = self._model_states.by_class[class_id].for_account(chat.account_id)
-        attempts.routes_version = self._model_states.routes.version
+        models = self._find_models(class_id, chat.account_id)
+        candidates, unable = in_turn(models, chat.key_id or chat.account_id, prompt.conversation), []
+        if cut is not None:
+            candidates = iter(able := list(continuing(candidates, cut)))
+            unable = [model_state for model_state in models.all if model_state not in able]
+        attempts.begin_search(self._model_states.routes.version)
         search = ModelSearch(
+            class_id,
             chat,
             prompt,
             allowance,
@@ -78,26 +110,24 @@ class Targets:
             self._tells_traces,
             self._gather_budget,
             self._most_attempts,
+            tried=unable,
         )
-        budget.waiting += 1
+        budget.enter()
         upstream: Upstream | None = None
         try:
-            candidates = in_turn(models, search.key_id, prompt.conversation)
-            if cut is not None:
-                candidates = iter(able := list(continuing(candidates, cut)))
-                search.tried = [model_state for model_state in models.all if model_state not in able]
             upstream = await self._try_all(search, candidates, budget) or search.empty
             if upstream is None and cut is None:
                 upstream = await self._try_again(search, budget)
         finally:
-            budget.waiting -= 1
+            budget.leave()
             if search.empty is not None and search.empty is not upstream:
                 attempts.other_calls.append(search.empty.describe_empty())
-                await search.empty.discard(is_empty=True)
+                await search.empty.discard()
         if upstream is None:
             raise search.to_raise()
-        # Another may have been asked after it.
-        attempts.target = upstream.model_state.target
+        if upstream is search.empty:
+            # Another was called after it.
+            attempts.answer(upstream.plan.target)
         return upstream
 
     async def _try_all(
@@ -114,17 +144,19 @@ class Targets:
             # another would multiply the load.
             is_retry = attempts.count > 0 and model_state.breaker.state is not BreakerState.CLOSED
             if is_retry and budget.is_spent:
-                search.refusals.is_for_now = True
+                search.refusals.add_for_now()
                 continue
-            budget.retries += is_retry
+            if is_retry:
+                budget.begin_retry()
             try:
                 upstream = await search.try_model(model_state)
             finally:
-                budget.retries -= is_retry
+                if is_retry:
+                    budget.end_retry()
             if upstream is not None:
                 return upstream
         for postponed in search.postponed:
-            upstream = await search.make(postponed)
+            upstream = await search.ask(postponed)
             if upstream is not None:
                 return upstream
         return None
@@ -134,12 +166,12 @@ class Targets:
         retry = search.retry
         if retry is None or budget.is_spent or not search.has_attempts:
             return None
-        if retry.planned.model_state.breaker.state is not BreakerState.CLOSED:
+        if retry.candidate.model_state.breaker.state is not BreakerState.CLOSED:
             return None
-        budget.retries += 1
+        budget.begin_retry()
         try:
             # The chats that failed together do not come back together.
             await asyncio.sleep(retry.after_s + RETRY_DELAY_S + RETRY_SPREAD_S * self._dice())
-            return await search.make(retry.planned)
+            return await search.ask(retry.candidate)
         finally:
-            budget.retries -= 1
+            budget.end_retry()

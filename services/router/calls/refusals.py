@@ -5,6 +5,7 @@ from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.providers.base import CannotDo, Failure, ProviderError
+from services.router.routes.target import Target
 from services.router.schema.parameters import RARELY_TAKEN, STEERING, Parameters
 
 # Fields of every request, beside its parameters.
@@ -27,8 +28,26 @@ class Refusals:
     cannot: LegatoError | None = None
     refused: NotAccepted | None = None
     saturated: LegatoError | None = None
-    # Set if a suitable model failed, or was skipped because the retry budget is spent.
+    # A suitable model failed, or was skipped because the retry budget is spent.
     is_for_now: bool = False
+
+    def add_no_room(self, error: LegatoError) -> None:
+        self.no_room = error
+
+    def add_for_now(self) -> None:
+        self.is_for_now = True
+
+    def add_failure(self, error: ProviderError, target: Target, parameters: Parameters) -> None:
+        """Keeps what the client would get if no model answers. A busy model's refusal is added by itself: only the
+        model's saturation knows when it may be asked again."""
+        if isinstance(error, CannotDo):
+            self.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
+        elif error.failure is Failure.REFUSED:
+            self.refused = not_accepted(error, parameters)
+        elif error.failure is Failure.PROVIDER:
+            self.is_for_now = True
+        elif error.failure is Failure.CONTEXT:
+            self.no_room = too_long_for(target.context_tokens)
 
     def add_saturated(self, error: LegatoError) -> None:
         """Keeps the error with the shortest retry-after."""

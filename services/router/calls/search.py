@@ -1,13 +1,12 @@
-"""One chat's search for a model: fits the request to each model, calls it, and notes why it refused."""
+"""One chat's search for a model: fits the request to each candidate, has it called, and keeps why it refused."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 from legato_protos.router.v1.router_pb2 import ChatOpen
-from legato_protos.type.v1.model_call_pb2 import ModelCall
-from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.chassis.errors import LegatoError, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.gathering import Gathering
@@ -15,14 +14,15 @@ from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import canonical_reason
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.usage_check import longest_output_tokens
-from services.router.calls.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
-from services.router.calls.upstream import Upstream, begin, begin_span, end_span
+from services.router.calls.attempts import Attempts
+from services.router.calls.refusals import Refusals, against_policy, dropped_after, too_long_for
+from services.router.calls.upstream import OpenCall, Upstream, figures_of, open_call
+from services.router.models.call_result import BASELINE, CallPlan, FailedCall
 from services.router.models.circuit_breaker import Attempt, BreakerState
-from services.router.models.saturation import ModelUse
 from services.router.models.states import ClassModels, ModelState
 from services.router.prompts.answer_prefix import add_prefix
 from services.router.prompts.calibration import CountedPrompt
-from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
+from services.router.prompts.fitting import fit_max_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import (
     CannotDo,
@@ -34,8 +34,6 @@ from services.router.providers.base import (
 )
 from services.router.providers.http.answer_buffer import BufferBudget
 from services.router.routes.target import Target
-from services.router.schema.parameters import Parameters
-from services.router.trials.outcomes import CallOutcome, CallRole
 
 # The field by which models refuse to stream: some do, to organizations that OpenAI has not verified.
 STREAM_FIELD: Final = "stream"
@@ -45,23 +43,9 @@ LONGEST_RETRY_WAIT_S: Final = 5.0
 _SERVER_FAILED: Final = 500
 
 
-@dataclass(slots=True)
-class Attempts:
-    """The models that one chat tried, for the log."""
+class _Candidate(NamedTuple):
+    """A model, and the request that it may take."""
 
-    count: int = 0
-    target: Target | None = None
-    http_status: int | None = None
-    # Those of them that do not count, such as one that repeated a model with a lower max_tokens.
-    refits: int = 0
-    first_asked_at_s: float | None = None
-    # Of the routes that list these models.
-    routes_version: str = ""
-    # What was called and did not answer, and yet costs.
-    other_calls: list[ModelCall] = field(default_factory=list)
-
-
-class _PlannedCall(NamedTuple):
     model_state: ModelState
     max_tokens: int
     # Parameters that the model has refused.
@@ -70,10 +54,12 @@ class _PlannedCall(NamedTuple):
     is_refit: bool = False
     # Unless the model refuses to stream.
     streams: bool = True
+    # The model has refused another request of the same chat.
+    is_repeated: bool = False
 
 
 class _Retry(NamedTuple):
-    planned: _PlannedCall
+    candidate: _Candidate
     after_s: float
 
 
@@ -81,6 +67,7 @@ class _Retry(NamedTuple):
 class ModelSearch:
     """One chat's search for a model."""
 
+    class_id: str
     chat: ChatOpen
     prompt: Prompt
     allowance: TokenAllowance
@@ -93,16 +80,17 @@ class ModelSearch:
     # Memory for whole answers.
     gather_budget: BufferBudget
     most_attempts: int
+    # Those that were called, or cannot do what is asked.
+    tried: list[ModelState] = field(default_factory=list)
     key_id: str = field(init=False)
     counted: CountedPrompt = field(init=False)
     # Models to try last: others have a larger context window.
-    postponed: list[_PlannedCall] = field(default_factory=list)
+    postponed: list[_Candidate] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
-    # The model of the canary failed before it began to answer.
-    has_canary_failed: bool = False
+    # The calls that failed before an answer.
+    failed: list[FailedCall] = field(default_factory=list)
     # What the model that has just refused may take instead.
-    again: _PlannedCall | None = None
-    tried: list[ModelState] = field(default_factory=list)
+    again: _Candidate | None = None
     # The last call, if it failed in a way that may be over soon, and when it may be repeated.
     retry: _Retry | None = None
     # An answer of nothing, in whose place another model is asked.
@@ -116,7 +104,7 @@ class ModelSearch:
         """Tries one model; returns None if another may do better."""
         target, chat = model_state.target, self.chat
         if self.models.route.refuse_cut_prompts and model_state.cut_prompts.cuts(self.prompt.tokens):
-            self.refusals.no_room = too_long_for(model_state.cut_prompts.read_tokens)
+            self.refusals.add_no_room(too_long_for(model_state.cut_prompts.read_tokens))
             return None
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
         ratios = model_state.calibration.ratios(self.counted)
@@ -126,113 +114,129 @@ class ModelSearch:
             )
         except LegatoError as error:
             # The next model may have a larger window.
-            self.refusals.no_room = error
+            self.refusals.add_no_room(error)
             forget_origin(error)
             return None
-        planned = _PlannedCall(model_state, fit.max_tokens)
+        candidate = _Candidate(model_state, fit.max_tokens)
         if fit.is_doubtful and self._has_larger_window_elsewhere(target):
-            self.postponed.append(planned)
+            self.postponed.append(candidate)
             return None
-        return await self.make(planned, may_postpone=True)
+        return await self.ask(candidate, may_postpone=True)
 
-    async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
-        """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
-        self.attempts.refits += planned.is_refit or bool(planned.ignored) or not planned.streams
-        upstream = await self._call(planned)
+    async def ask(self, candidate: _Candidate, *, may_postpone: bool = False) -> Upstream | None:
+        """Has a model called, and again without the parameters or with a lower max_tokens if it refused these."""
+        if candidate.is_repeated:
+            self.attempts.repeat()
+        upstream = await self._call(candidate)
         again, self.again = self.again, None
         if again is None:
             return upstream
-        if may_postpone and again.is_refit and self._has_larger_window_elsewhere(planned.model_state.target):
+        if may_postpone and again.is_refit and self._has_larger_window_elsewhere(candidate.model_state.target):
             self.postponed.append(again)
             return None
-        return await self.make(again, may_postpone=may_postpone)
+        return await self.ask(again, may_postpone=may_postpone)
 
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
         return any(model_state.target.context_tokens > target.context_tokens for model_state in self.models.all)
 
-    async def _call(self, planned: _PlannedCall) -> Upstream | None:
-        model_state, ignored, chat, prompt = planned.model_state, planned.ignored, self.chat, self.prompt
-        target = model_state.target
-        parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
+    async def _call(self, candidate: _Candidate) -> Upstream | None:
+        model_state, prompt = candidate.model_state, self.prompt
         await self.allowance.cover_prompt(prompt.tokens)
-        max_tokens = self.allowance.fit(planned.max_tokens)
-        whole_s = self._whole_answer_s(model_state, max_tokens) if planned.streams else None
-        streams = planned.streams and whole_s is None
+        plan = self._plan(candidate)
         try:
             model_use = await model_state.saturation.admit(self.key_id)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
             return None
-        self.attempts.target = target
-        self.attempts.count += 1
-        self._log_event("model.called", target)
+        call = open_call(plan, model_state, model_use, self.attempts.count + 1)
+        self.attempts.call(plan.target, call.attempt.began_s)
+        self._log_event("model.called", plan.target)
         failpoints.hit("router.asked")
-        attempt = model_state.breaker.start_attempt(whole_s or 0.0)
-        if self.attempts.first_asked_at_s is None:
-            self.attempts.first_asked_at_s = attempt.began_s
-        span = begin_span(target, self.attempts.count, max_tokens, model_state.provider.telemetry_name)
-        call = _make_call(prompt, parameters, target, max_tokens, streams=streams)
-        call.ignored += ignored
-        call.is_limit_told = self._tells_limit(model_state, call)
-        # The model's own count ends the answer if the model knows the limit, else ours does.
-        answer_ratio = model_state.calibration.answer_ratio
-        longest_tokens = longest_output_tokens(max_tokens, answer_ratio) if call.is_limit_told else max_tokens
-        gathers = not chat.stream
-        gathering = Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens) if gathers else None
-        call.sink = gathering or self.sink
-        call.is_traced = span is not None
-        if span is not None and self.tells_traces:
-            call.traceparent = span.traceparent
-        if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
-            call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
         self.tried.append(model_state)
         # How long a model that refuses to stream takes cannot be predicted.
-        patience_s = self._patience_s(model_state, attempt) if len(self.models.all) > 1 and planned.streams else None
-        call.patience_s = patience_s if whole_s is None else patience_s or target.timeouts.first_byte_s
+        may_leave = len(self.models.all) > 1 and candidate.streams
+        patience_s = self._patience_s(model_state, call.attempt) if may_leave else None
+        gathering = None
+        if not self.chat.stream:
+            gathering = Gathering(self.allowance, self.gather_budget, plan.max_tokens, plan.longest_tokens)
+        request = self._request(candidate, call, gathering or self.sink, patience_s)
+        check = ToolCallCheck(prompt.tools) if self.models.judges_tool_calls and prompt.tools.json else None
         try:
-            first, pieces = await begin(model_state, call, model_use, attempt, gathering)
-        except BaseException as error:
-            end_span(span, error)
-            if not isinstance(error, ProviderError):
-                raise
-            self.again = self._after(error, planned, call)
-            self.retry = _retry_of(error, planned, was_left=patience_s is not None)
-            if whole_s is not None and isinstance(error, ProviderTimedOut):
-                model_state.pace.forget()
-            if self.again is None or self.again.is_refit:
-                self._note(error, model_state, model_use)
-            else:
-                self._log_failure(error, target)
+            upstream = await call.begin(request, gathering, check)
+        except ProviderError as error:
+            self.again = self._after(error, candidate, plan)
+            self.retry = _retry_of(error, candidate, was_left=patience_s is not None)
+            call.fail(error, is_repeated=self.again is not None)
+            self._add_failure(error, call)
             forget_origin(error)
             return None
-        upstream = Upstream(
-            model_state,
-            model_use,
-            attempt,
-            first,
-            pieces,
-            self.counted,
-            max_tokens,
-            longest_tokens,
-            is_whole=gathering is not None and not gathering.is_cut,
-            is_limit_told=call.is_limit_told,
-            ignored=call.ignored,
-            span=span,
-        )
-        self._count_begun(upstream)
         # What was cut at its very end goes on with nothing.
+        first = upstream.first
         is_empty = first.says_nothing and _is_stop(first.finish_reason) and not prompt.answer_prefix
         if is_empty and self.empty is None and self.has_another():
             self.empty = upstream
             return None
         return upstream
 
-    def _tells_limit(self, model_state: ModelState, call: ProviderCall) -> bool:
+    def _plan(self, candidate: _Candidate) -> CallPlan:
+        model_state = candidate.model_state
+        max_tokens = self.allowance.fit(candidate.max_tokens)
+        whole_s = self._whole_answer_s(model_state, max_tokens) if candidate.streams else None
+        streams = candidate.streams and whole_s is None
+        is_limit_told = self._tells_limit(model_state, max_tokens, streams=streams)
+        # The model's own count ends the answer if the model knows the limit, else ours does.
+        answer_ratio = model_state.calibration.answer_ratio
+        longest_tokens = longest_output_tokens(max_tokens, answer_ratio) if is_limit_told else max_tokens
+        return CallPlan(
+            self.class_id,
+            model_state.target,
+            self.models.roles.get(model_state, BASELINE),
+            self.counted,
+            max_tokens,
+            longest_tokens,
+            is_limit_told,
+            whole_s,
+            tuple(self.failed),
+        )
+
+    def _request(
+        self, candidate: _Candidate, call: OpenCall, sink: PieceSink | None, patience_s: float | None
+    ) -> ProviderCall:
+        chat, prompt, plan, target = self.chat, self.prompt, call.plan, call.plan.target
+        tools, messages, parameters = prompt.tools, prompt.messages, prompt.parameters
+        if candidate.ignored:
+            parameters = parameters.without(candidate.ignored)
+        if prompt.answer_prefix and target.continues is not None:
+            messages, parameters = add_prefix(messages, parameters, prompt.answer_prefix, target.continues)
+        if prompt.offered_tools is not None and target.has_tools and not tools.json:
+            tools = prompt.offered_tools
+        ignored, on_sent = list(candidate.ignored), None
+        if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
+            on_sent = partial(self.allowance.tell_sent, ignored, accepted=chat.tells_acceptance)
+        is_whole = plan.whole_s is not None
+        return ProviderCall(
+            model_name=target.model_name,
+            messages=messages,
+            tools=tools,
+            parameters=parameters,
+            max_tokens=plan.max_tokens,
+            stream=candidate.streams and not is_whole,
+            cache_identity=prompt.cache_key or prompt.conversation,
+            is_limit_told=plan.is_limit_told,
+            patience_s=patience_s or target.timeouts.first_byte_s if is_whole else patience_s,
+            traceparent=call.span.traceparent if call.span is not None and self.tells_traces else "",
+            is_traced=call.span is not None,
+            on_sent=on_sent,
+            sink=sink,
+            ignored=ignored,
+        )
+
+    def _tells_limit(self, model_state: ModelState, max_tokens: int, *, streams: bool) -> bool:
         """Returns whether the model is sent an output limit: if the client, the window or the credit sets one, or the
         answer cannot be cut on its way. Vendors reserve what is sent, and count it against their limits."""
-        is_limited = self.chat.HasField("max_tokens") or call.max_tokens < model_state.target.max_output_tokens
-        return is_limited or not call.stream or model_state.provider.needs_max_tokens
+        is_limited = self.chat.HasField("max_tokens") or max_tokens < model_state.target.max_output_tokens
+        return is_limited or not streams or model_state.provider.needs_max_tokens
 
     def _whole_answer_s(self, model_state: ModelState, max_tokens: int) -> float | None:
         """Returns how long the answer takes at most if it is short enough to be asked for whole, else None."""
@@ -267,59 +271,37 @@ class ModelSearch:
         """Returns whether the chat may be sent to another model."""
         return self.attempts.count - self.attempts.refits < self.most_attempts
 
-    def _after(self, error: ProviderError, planned: _PlannedCall, call: ProviderCall) -> _PlannedCall | None:
+    def _after(self, error: ProviderError, candidate: _Candidate, plan: CallPlan) -> _Candidate | None:
         """Returns what the model may take instead of a call that it refused."""
-        if planned.streams and error.param == STREAM_FIELD:
-            return planned._replace(streams=False)
-        dropped = [] if planned.ignored else dropped_after(error, self.prompt.parameters)
-        return planned._replace(ignored=dropped) if dropped else self._refit(error, planned, call)
+        if candidate.streams and error.param == STREAM_FIELD:
+            return candidate._replace(streams=False, is_repeated=True)
+        dropped = [] if candidate.ignored else dropped_after(error, self.prompt.parameters)
+        if dropped:
+            return candidate._replace(ignored=dropped, is_repeated=True)
+        return _refit(error, candidate, plan)
 
-    def _count_begun(self, upstream: Upstream) -> None:
-        """Has the outcome of a call counted when it ends. A canary that failed before is judged now: another model
-        answers the chat."""
-        outcomes = self.models.outcomes
-        if outcomes is None:
+    def _add_failure(self, error: ProviderError, call: OpenCall) -> None:
+        """Keeps what a call without an answer means for the chat."""
+        target = call.plan.target
+        if self.again is not None and not self.again.is_refit:
+            self._log_failure(error, target)
             return
-        role = self._role_of(upstream.model_state)
-        upstream.note_outcome = partial(outcomes.note, role, upstream.model_state.target)
-        if self.models.route.canary is not None and self.prompt.tools.json:
-            upstream.call_check = ToolCallCheck(self.prompt.tools)
-        if self.has_canary_failed and role is CallRole.BASELINE and outcomes.canary is not None:
-            outcomes.canary.note(is_canary=True, failed=True)
-
-    def _count_failed(self, error: ProviderError, model_state: ModelState) -> None:
-        """Counts a call without an answer, unless it is repeated in another way."""
-        outcomes, role, outcome = self.models.outcomes, self._role_of(model_state), CallOutcome(error.failure.value)
-        if outcomes is None or self.again is not None:
-            return
-        outcomes.note(role, model_state.target, outcome, is_judged=role is CallRole.BASELINE)
-        self.has_canary_failed |= role is CallRole.CANARY and outcome.is_failure
-
-    def _role_of(self, model_state: ModelState) -> CallRole:
-        return CallRole.CANARY if self.models.canary_model is model_state else CallRole.BASELINE
-
-    def _note(self, error: ProviderError, model_state: ModelState, model_use: ModelUse) -> None:
-        target = model_state.target
         if isinstance(error, CannotDo):
             # No request was sent.
-            self.attempts.count -= 1
-            self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
+            self.attempts.take_back()
+            self.refusals.add_failure(error, target, self.prompt.parameters)
             return
-        self._count_failed(error, model_state)
-        self.attempts.http_status = error.http_status
+        if self.again is None:
+            self.failed.append(FailedCall(call.plan.role, error.failure))
+        self.attempts.fail(error.http_status)
         self._log_failure(error, target)
         if error.failure is Failure.POLICY:
             raise against_policy() from None
-        if error.failure is Failure.REFUSED:
-            self.refusals.refused = not_accepted(error, self.prompt.parameters)
-        if error.failure is Failure.PROVIDER:
-            self.refusals.is_for_now = True
-        if error.failure is Failure.CONTEXT:
-            self.refusals.no_room = too_long_for(target.context_tokens)
+        self.refusals.add_failure(error, target, self.prompt.parameters)
         if error.failure is Failure.BUSY:
             account_id = self.chat.account_id or self.key_id
-            refusal = model_state.saturation.turned_away(error.retry_after_s, model_use, account_id)
-            self.refusals.add_saturated(refusal)
+            saturation = call.model_state.saturation
+            self.refusals.add_saturated(saturation.turned_away(error.retry_after_s, call.model_use, account_id))
 
     def to_raise(self) -> LegatoError:
         """Returns the error for the client after all models were tried."""
@@ -327,22 +309,6 @@ class ModelSearch:
             # The tools may be the cause, and those are ours: the chat can be served without them.
             return self.refusals.refused
         return self.refusals.to_raise()
-
-    def _refit(self, error: ProviderError, planned: _PlannedCall, call: ProviderCall) -> _PlannedCall | None:
-        """Returns a call with a lower max_tokens that may fit, once, if the model refused for length."""
-        figures = error.figures
-        if figures is None:
-            return None
-        if not call.is_limit_told:
-            # The total is of the prompt and a limit that is the server's own.
-            figures = replace(figures, total_tokens=None)
-        model_state, model_tokens = planned.model_state, model_prompt_tokens(call.max_tokens, figures)
-        if model_tokens is not None:
-            model_state.calibration.note(self.counted, model_tokens)
-        fitting_tokens = refit_max_tokens(call.max_tokens, model_state.target.context_tokens, figures)
-        if fitting_tokens is None or planned.is_refit:
-            return None
-        return planned._replace(max_tokens=fitting_tokens, is_refit=True)
 
     def _log_failure(self, error: ProviderError, target: Target) -> None:
         self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
@@ -364,33 +330,27 @@ def _is_stop(finish_reason: str | None) -> bool:
     return canonical_reason(finish_reason, has_calls=False) == "stop"
 
 
-def _retry_of(error: ProviderError, planned: _PlannedCall, *, was_left: bool) -> _Retry | None:
+def _refit(error: ProviderError, candidate: _Candidate, plan: CallPlan) -> _Candidate | None:
+    """Returns a request with a lower max_tokens that may fit, once, if the model refused for length."""
+    figures = figures_of(plan, error)
+    if figures is None or candidate.is_refit:
+        return None
+    fitting_tokens = refit_max_tokens(plan.max_tokens, plan.target.context_tokens, figures)
+    return (
+        None
+        if fitting_tokens is None
+        else candidate._replace(max_tokens=fitting_tokens, is_refit=True, is_repeated=True)
+    )
+
+
+def _retry_of(error: ProviderError, candidate: _Candidate, *, was_left: bool) -> _Retry | None:
     """Returns the call again if its failure may be over soon. A model that timed out would take as long once more,
     unless it was left for another before its time was over; one that names no time to wait is full."""
     if error.failure is Failure.BUSY:
         wait_s = error.retry_after_s
-        return None if wait_s is None or wait_s > LONGEST_RETRY_WAIT_S else _Retry(planned, wait_s)
+        return None if wait_s is None or wait_s > LONGEST_RETRY_WAIT_S else _Retry(candidate, wait_s)
     has_timed_out = isinstance(error, ProviderTimedOut) and not was_left
     is_permanent = error.http_status is not None and error.http_status < _SERVER_FAILED
     if error.failure is not Failure.PROVIDER or has_timed_out or is_permanent:
         return None
-    return _Retry(planned, 0.0)
-
-
-def _make_call(
-    prompt: Prompt, parameters: Parameters, target: Target, max_tokens: int, *, streams: bool
-) -> ProviderCall:
-    tools, messages = prompt.tools, prompt.messages
-    if prompt.answer_prefix and target.continues is not None:
-        messages, parameters = add_prefix(messages, parameters, prompt.answer_prefix, target.continues)
-    if prompt.offered_tools is not None and target.has_tools and not tools.json:
-        tools = prompt.offered_tools
-    return ProviderCall(
-        model_name=target.model_name,
-        messages=messages,
-        tools=tools,
-        parameters=parameters,
-        max_tokens=max_tokens,
-        cache_identity=prompt.cache_key or prompt.conversation,
-        stream=streams,
-    )
+    return _Retry(candidate, 0.0)

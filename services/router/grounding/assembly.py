@@ -39,14 +39,14 @@ def open_grounding(
     `full_disks`."""
     if not settings.has_store and not settings.search_url:
         return Opened()
-    config = pb.GroundingConfig()
     search, library, intake = None, None, None
     if settings.search_url:
         search = SearxSearch(settings.search_url, settings.search_timeout_s)
         stack.push_async_callback(search.aclose)
-        config.search.rounds_most = settings.search_rounds
+    config = pb.GroundingConfig(search=None if search is None else pb.SearchConfig(rounds_most=settings.search_rounds))
     if settings.has_store:
-        library, intake = _open_stores(settings, clock, log, stack, config, full_disks or FullDisks(log))
+        library, intake, limits = _open_stores(settings, clock, log, stack, full_disks or FullDisks(log))
+        config.MergeFrom(limits)
     return Opened(Grounding(settings, library, search, log), library, intake, config)
 
 
@@ -55,9 +55,9 @@ def _open_stores(
     clock: Clock,
     log: Log,
     stack: AsyncExitStack,
-    config: pb.GroundingConfig,
     full_disks: FullDisks,
-) -> "tuple[Library, Intake | None]":
+) -> "tuple[Library, Intake | None, pb.GroundingConfig]":
+    """Opens what owners keep; returns it with its limits."""
     from services.chassis.database.database import open_database
     from services.router.grounding.documents.attachments import ATTACHMENTS_MOST, PASSAGES_MOST, SWEEP_INTERVAL_S
     from services.router.grounding.documents.intake import Intake
@@ -78,18 +78,22 @@ def _open_stores(
         on_wait=lambda reason: log.info("migration.waiting", name="router", reason=reason),
     )
     library = Library(database, sealer, clock, memory=settings.memory, attachments=settings.attachments)
-    if library.notes is not None:
-        config.memory.notes_most = NOTES_MOST
-        config.memory.note_characters_most = LONGEST_NOTE
-        config.memory.prompt_tokens_most = settings.memory_tokens
+    memory = pb.MemoryConfig(
+        notes_most=NOTES_MOST, note_characters_most=LONGEST_NOTE, prompt_tokens_most=settings.memory_tokens
+    )
+    limits = pb.GroundingConfig(memory=None if library.notes is None else memory)
     if library.attachments is None:
-        return library, None
-    config.attachments.attachments_most = ATTACHMENTS_MOST
-    config.attachments.bytes_most = settings.attachment_bytes
-    config.attachments.pages_most = settings.attachment_pages
-    config.attachments.passages_most = PASSAGES_MOST
-    config.attachments.prompt_tokens_most = settings.attachment_tokens
+        return library, None, limits
+    limits.attachments.MergeFrom(
+        pb.AttachmentsConfig(
+            attachments_most=ATTACHMENTS_MOST,
+            bytes_most=settings.attachment_bytes,
+            pages_most=settings.attachment_pages,
+            passages_most=PASSAGES_MOST,
+            prompt_tokens_most=settings.attachment_tokens,
+        )
+    )
     sweeping = asyncio.create_task(run_passes(library.attachments.sweep, SWEEP_INTERVAL_S, log))
     stack.callback(sweeping.cancel)
     on_full = full_disks.noting("the folder of new documents")
-    return library, Intake(library.attachments, settings, clock, log, on_full=on_full)
+    return library, Intake(library.attachments, settings, clock, log, on_full=on_full), limits

@@ -108,10 +108,8 @@ class Grounding:
         with_tool = replace(prompt, offered_tools=TOOLS, tokens=prompt.tokens + tools_tokens())
         return Grounded(with_tool, sources.cited_in, tool)
 
-    async def preview(
-        self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target], response: pb.PreviewGroundingResponse
-    ) -> None:
-        """Tells what `ground` would add to the prompt. Raises where a chat would be answered without it."""
+    async def preview(self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target]) -> pb.PreviewGroundingResponse:
+        """Returns what `ground` would add to the prompt. Raises where a chat would be answered without it."""
         window_tokens = min(target.context_tokens for target in targets)
         try:
             found = await self._find(chat, prompt, window_tokens)
@@ -120,20 +118,26 @@ class Grounding:
             raise unavailable("The store of notes and documents") from None
         grounded = _with_found(prompt, found)
         added_tokens = grounded.tokens - prompt.tokens
+        passages_tokens = 0
         if found.passages:
-            passages_tokens = tokens.count(BETWEEN_BLOCKS + found.chosen_blocks[-1])
-            response.tokens.passages = passages_tokens if found.notes else added_tokens
-        response.tokens.notes = added_tokens - response.tokens.passages
-        response.added_text = found.text
-        for note in found.notes:
-            response.notes.append(to_message(pb.Note, note, tokens=NOTES.tokens_of(note)))
-        for number, passage in enumerate(found.passages, 1):
-            previewed = to_message(pb.PreviewedPassage, passage, number=number, tokens=PASSAGES.tokens_of(passage))
-            response.passages.append(previewed)
+            is_only = not found.notes
+            passages_tokens = added_tokens if is_only else tokens.count(BETWEEN_BLOCKS + found.chosen_blocks[-1])
         has_room = window_tokens - grounded.tokens >= SEARCH_ROOM_TOKENS
-        if has_room and self._search_for(chat, targets) is not None:
-            response.offers_search = True
-            response.tokens.search = tools_tokens()
+        offers_search = has_room and self._search_for(chat, targets) is not None
+        return pb.PreviewGroundingResponse(
+            added_text=found.text,
+            notes=[to_message(pb.Note, note, tokens=NOTES.tokens_of(note)) for note in found.notes],
+            passages=[
+                to_message(pb.PreviewedPassage, passage, number=number, tokens=PASSAGES.tokens_of(passage))
+                for number, passage in enumerate(found.passages, 1)
+            ],
+            offers_search=offers_search,
+            tokens=pb.PromptTokens(
+                notes=added_tokens - passages_tokens,
+                passages=passages_tokens,
+                search=tools_tokens() if offers_search else 0,
+            ),
+        )
 
     def _search_for(self, chat: ChatOpen, targets: Sequence[Target]) -> Search | None:
         """Returns the search, if the chat may use it."""

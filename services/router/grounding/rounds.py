@@ -14,12 +14,14 @@ from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
+from services.router.answers.answer_end import NOT_RELAYED, AnswerEnd
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.answers.tool_call_check import is_object
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.usage_check import UsageCheck
-from services.router.calls.upstream import Upstream
+from services.router.calls.chat_limits import with_max_tokens
+from services.router.calls.upstream import Reading, Upstream
 from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
 from services.router.models.spending import describe_call
 from services.router.prompts import tokens
@@ -74,6 +76,10 @@ class _Round:
         usage = Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=output_tokens)
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
+    def report(self, said: ProviderUsage | None, usage: ProviderUsage | None) -> None:
+        """Records the usage at the end of the round, as the provider reported it and as far as that is plausible."""
+        self.said, self.usage = said, usage
+
     def record(self, piece: Piece) -> Piece:
         """Records a piece and returns what is passed on: the texts. Calls are counted like reasoning."""
         hidden = piece.hidden
@@ -83,9 +89,10 @@ class _Round:
                 call = self._calls.setdefault(delta.index, SearchCall(delta.id, delta.name))
                 if len(call.arguments) <= LONGEST_QUERY_CHARACTERS:
                     # Longer arguments are invalid anyway, so they are not accumulated further.
-                    call.arguments += delta.arguments
+                    call.add(delta.arguments)
                 hidden += delta.name + delta.arguments
         self.texts += piece.contents
+        self.has_spoken = self.has_spoken or bool(piece.contents)
         self._finish_reason = piece.finish_reason or self._finish_reason
         return Piece(contents=list(piece.contents), refuses=piece.refuses, hidden=hidden)
 
@@ -108,15 +115,22 @@ class Rounds:
     _has_spoken: bool = False
     # The present round's, and those of the rounds before.
     _upstream: Upstream | None = None
+    # How the present round ended; None: it runs, or broke off.
+    _round_end: AnswerEnd | None = None
     _past_calls: list[ModelCall] = field(default_factory=list)
     # Whether the answer is complete, not waiting for a search.
     _is_over: bool = False
+
+    def begin_without_search(self, prompt: Prompt) -> None:
+        """Is called before the first round if no model takes the search."""
+        self.prompt = prompt
 
     async def pass_on(self, upstream: Upstream) -> None:
         """Relays the first round, which has begun, and all that follow."""
         opened: Upstream | None = upstream
         while opened is not None:
-            with opened:
+            self._round_end = None
+            with Reading(opened, self._read_end):
                 await self._pass_on_round(opened)
             opened = None if self._is_over else await self._open_next()
 
@@ -128,10 +142,14 @@ class Rounds:
             while piece is not None and await self._pass_on(piece):
                 piece = await anext(rest, None)
                 failpoints.hit("router.passed_on")
-        upstream.went_beyond_limit = self.relay.went_beyond_limit
-        upstream.finished, upstream.told_usage = self._finished_round(), self._round.usage
+        self._round_end = AnswerEnd(
+            self._finished_round(), self._round.usage, is_beyond_limit=self.relay.went_beyond_limit
+        )
         self._past_calls.append(self._describe(upstream))
         self._upstream = None
+
+    def _read_end(self) -> AnswerEnd:
+        return self._round_end or NOT_RELAYED
 
     def describe_calls(
         self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None
@@ -161,16 +179,16 @@ class Rounds:
         return 0
 
     async def _pass_on(self, piece: Piece) -> bool:
+        is_first = not self._round.has_spoken
         shown = self._round.record(piece)
-        if shown.contents and self._has_spoken and not self._round.has_spoken:
+        if shown.contents and self._has_spoken and is_first:
             shown.contents.insert(0, BETWEEN_TEXTS)
-        self._round.has_spoken |= bool(shown.contents)
         if piece.last:
-            self._round.usage, self._round.said = self._believed(piece.usage, shown), piece.usage
+            self._round.report(piece.usage, self._believed(piece.usage, shown))
             self._usages.append(self._round.usage)
             if not self._round.asks_for_search or not self.tool.may_search:
                 self._is_over = True
-                shown.last, shown.usage, shown.finish_reason = True, _sum(self._usages), self._round.finish_reason
+                shown.finish(self._round.finish_reason, _sum(self._usages))
         goes_on = await self.relay.pass_on(shown)
         self._is_over = self._is_over or not goes_on
         return goes_on and not piece.last
@@ -193,15 +211,14 @@ class Rounds:
         self.prompt = _continued(self.prompt, said, calls, answers, may_search=self.tool.may_search)
         self.allowance.begin_round(self._earlier_prompt_tokens, self.relay.output_tokens)
         self._round = _Round()
-        chat = ChatOpen()
-        chat.CopyFrom(self.chat)
+        chat = self.chat
         if chat.HasField("max_tokens"):
-            chat.max_tokens = max(0, chat.max_tokens - self._used_output_tokens())
+            chat = with_max_tokens(chat, max(0, chat.max_tokens - self._used_output_tokens()))
         if chat.max_tokens or not chat.HasField("max_tokens"):
             try:
                 upstream = await self.open_upstream(chat, self.prompt, self)
                 prompt_tokens = self._earlier_prompt_tokens + self.prompt.tokens
-                self.relay.begin_round(prompt_tokens, upstream.max_tokens, upstream.longest_tokens)
+                self.relay.begin_round(prompt_tokens, upstream.plan.max_tokens, upstream.plan.longest_tokens)
                 return upstream
             except LegatoError as error:
                 if error.reason not in _NO_MORE_ROUNDS:

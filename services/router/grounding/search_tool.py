@@ -57,6 +57,9 @@ class SearchCall:
     name: str
     arguments: str = ""
 
+    def add(self, arguments: str) -> None:
+        self.arguments += arguments
+
 
 class _Arguments(msgspec.Struct):
     query: str

@@ -8,6 +8,8 @@ first token then holds for all of it.
 
 from typing import Final
 
+from services.router.models.call_result import CallObserver, CallPlan, CallResult
+
 # An answer that is expected within this time is asked for whole: a quarter of the least timeout of a first token.
 WHOLE_WITHIN_S: Final = 7.5
 # One that took longer was no such answer.
@@ -20,7 +22,7 @@ LEAST_TOKENS: Final = 8
 FASTER_SHARE: Final = 0.125
 
 
-class AnswerPace:
+class AnswerPace(CallObserver):
     """The pace of one model, by its recent answers."""
 
     __slots__ = ("_first_token_s", "_token_s")
@@ -36,6 +38,17 @@ class AnswerPace:
             return None
         answer_s = self._first_token_s + max_tokens * self._token_s
         return answer_s if answer_s <= WHOLE_WITHIN_S else None
+
+    def on_result(self, plan: CallPlan, result: CallResult) -> None:
+        if result.has_timed_out and plan.whole_s is not None:
+            self.forget()
+        if result.answer.finished is None or not result.is_whole:
+            return
+        if result.first_token_s is None:
+            self.note_whole(result.duration_s)
+        else:
+            completion_tokens = result.answer.finished.usage.completion_tokens
+            self.note_streamed(result.first_token_s, result.duration_s, completion_tokens)
 
     def note_streamed(self, first_token_s: float, answer_s: float, tokens: int) -> None:
         """Records an answer that was streamed, by the time to its first token and to its end."""

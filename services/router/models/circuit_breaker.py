@@ -21,6 +21,7 @@ from typing import Final
 from services.chassis.telemetry.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TOKEN_BOUNDS, Histogram
 from services.chassis.timing.deadlines import Clock
 from services.router.answers.usage_check import Violation
+from services.router.models.call_result import CallEnd, CallObserver, CallPlan, CallResult
 
 FAILURES_IN_A_ROW: Final = 5
 # Or this failure rate within a window that has at least LEAST_OUTCOMES. An answer that begins and then breaks counts as
@@ -164,7 +165,12 @@ class CircuitBreaker:
             while waiting and (oldest := next(iter(waiting))).began_s <= attempt.began_s:
                 del waiting[oldest]
 
-    def succeeded(self, attempt: "Attempt") -> None:
+    def worked(self, attempt: "Attempt", *, has_answered: bool) -> None:
+        """Records that the model works, whether it answered or refused."""
+        if has_answered:
+            self.answers += 1
+        else:
+            self.refusals += 1
         self.over(attempt)
         if attempt.began_s < self._changed_at_s:
             # The call began before the last state change, so it says nothing about the present.
@@ -192,6 +198,10 @@ class CircuitBreaker:
             self._pause(FIRST_PAUSE_S if now_s - self._changed_at_s >= STEADY_S else 2 * self._pause_s)
             self._change(is_open=True)
 
+    def violated(self, violation: Violation) -> None:
+        """Counts a violation, which is not a failure: the answer so far is usable."""
+        self.violations[violation] += 1
+
     def over(self, attempt: "Attempt") -> None:
         """Ends a call's wait, and if it is a trial, lets another chat try, whatever its outcome."""
         self._waiting[bool(attempt.whole_s)].pop(attempt, None)
@@ -214,8 +224,9 @@ class CircuitBreaker:
         return self.clock.elapsed_s() >= self._pause_ends_at_s
 
 
-class Attempt:
-    """One call to a model by one chat. It is answered, declined, fails, or is abandoned."""
+class Attempt(CallObserver):
+    """One call to a model by one chat: the observer by which its circuit breaker learns of the call. It is answered,
+    declined, fails, or is abandoned."""
 
     __slots__ = ("_breaker", "began_s", "first_token_s", "is_trial", "whole_s")
 
@@ -240,33 +251,46 @@ class Attempt:
             self.answered()
 
     def answered(self) -> None:
-        self._breaker.answers += 1
-        self._breaker.succeeded(self)
+        self._breaker.worked(self, has_answered=True)
 
-    def finished(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Records a complete answer."""
-        self._breaker.durations_s.observe(self.age_s())
-        self._breaker.prompt_tokens.observe(prompt_tokens)
-        self._breaker.completion_tokens.observe(completion_tokens)
+    def on_result(self, plan: CallPlan, result: CallResult) -> None:
+        if result.end in (CallEnd.FAILED, CallEnd.CUT):
+            self.failed()
+        elif result.end is CallEnd.DECLINED:
+            self.declined()
+        elif result.end is CallEnd.GIVEN_UP:
+            self.given_up()
+        if (finished := result.answer.finished) is not None:
+            usage = finished.usage
+            self.finished(usage.prompt_tokens, usage.completion_tokens, result.duration_s, result.trace_id)
+        if result.answer.is_beyond_limit and plan.is_limit_told:
+            self.violated(Violation.MAX_TOKENS)
 
-    def note_trace(self, trace_id: str) -> None:
-        """Records the trace of a complete answer beside its times."""
-        self._breaker.durations_s.note_trace(self.age_s(), trace_id)
-        if self.first_token_s is not None:
-            self._breaker.latencies_s.note_trace(self.first_token_s, trace_id)
+    def finished(
+        self, prompt_tokens: int, completion_tokens: int, duration_s: float | None = None, trace_id: str = ""
+    ) -> None:
+        """Records a complete answer, which ends now unless its duration is given, with its trace beside its times."""
+        breaker = self._breaker
+        if duration_s is None:
+            duration_s = self.age_s()
+        breaker.durations_s.observe(duration_s)
+        breaker.prompt_tokens.observe(prompt_tokens)
+        breaker.completion_tokens.observe(completion_tokens)
+        if trace_id:
+            breaker.durations_s.note_trace(duration_s, trace_id)
+            if self.first_token_s is not None:
+                breaker.latencies_s.note_trace(self.first_token_s, trace_id)
 
     def age_s(self) -> float:
         """Time since the model was called."""
         return self._breaker.clock.elapsed_s() - self.began_s
 
     def violated(self, violation: Violation) -> None:
-        """Counts a violation, which is not a failure: the answer so far is usable."""
-        self._breaker.violations[violation] += 1
+        self._breaker.violated(violation)
 
     def declined(self) -> None:
         """Records that the model works but refused: it is full, or does not accept this request."""
-        self._breaker.refusals += 1
-        self._breaker.succeeded(self)
+        self._breaker.worked(self, has_answered=False)
 
     def failed(self) -> None:
         """Records a failure before or during the answer."""

@@ -49,8 +49,7 @@ class FleetLimits:
         """Returns the share that the chats of a gate use from now on."""
         share = self._shares.get(name)
         if share is None:
-            share = self._shares[name] = RouterShare(name, self._clock, self._ask)
-            share.is_alone = self._is_alone
+            share = self._shares[name] = RouterShare(name, self._clock, self._ask, is_alone=self._is_alone)
         share.use(limit, gate)
         self._has_limits.set()
         return share
@@ -106,4 +105,4 @@ class FleetLimits:
             self._log.warning("limits.not_shared", reason=reason)
         self._is_alone = is_alone
         for share in self._shares.values():
-            share.is_alone = is_alone
+            share.set_alone(is_alone)

@@ -102,19 +102,19 @@ class QueueWatch:
         gate, now_s = self._gate, self._clock.elapsed_s()
         if waiting is None:
             if now_s - self._known_at_s >= STALE_S:
-                gate.told_limit = math.inf
+                gate.announce(math.inf)
             return
         self._known_at_s = now_s
         self._empty_in_a_row = 0 if waiting else self._empty_in_a_row + 1
         if waiting > self._most_waiting:
-            gate.told_limit = max(1.0, gate.running - (waiting - self._most_waiting))
+            gate.announce(max(1.0, gate.running - (waiting - self._most_waiting)))
         elif gate.told_limit < math.inf:
             if waiting:
-                gate.told_limit = gate.running + self._most_waiting - waiting
+                gate.announce(gate.running + self._most_waiting - waiting)
             elif self._empty_in_a_row == 1:
-                gate.told_limit = 2 * max(gate.told_limit, self._most_waiting)
+                gate.announce(2 * max(gate.told_limit, self._most_waiting))
             else:
-                gate.told_limit = math.inf
+                gate.announce(math.inf)
 
     async def aclose(self) -> None:
         if self._task is not None:
@@ -130,5 +130,5 @@ class QueueWatch:
                     return
                 await asyncio.sleep(LOOK_EACH_S)
         finally:
-            self._gate.told_limit = math.inf
+            self._gate.announce(math.inf)
             self._task = None

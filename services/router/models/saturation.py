@@ -36,10 +36,14 @@ class ModelSaturation:
         # Number of answers in progress.
         self.answering = 0
 
+    def watch(self, queue_watch: QueueWatch) -> None:
+        """Has the server's queue watched while chats run there."""
+        self.queue_watch = queue_watch
+
     def limit_by(self, share: RouterShare) -> None:
         """Makes the share the limit."""
         self.share = share
-        self.gate.count_places = self._count_places
+        self.gate.limit_places(self._count_places)
 
     def _count_places(self) -> int:
         places = self.gate.most if self.share is None else self.share.places_of(self.gate)
@@ -126,7 +130,7 @@ class ModelSaturation:
         self._refused += 1
         self._learned.refused(beside, running_of_key, len(self.gate.running_by_key))
         if self._learned.is_known:
-            self.gate.count_places = self._count_places
+            self.gate.limit_places(self._count_places)
         if retry_after_s is None:
             refusal = self.gate.refuse()
         else:

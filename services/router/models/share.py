@@ -19,16 +19,16 @@ class RouterShare:
     """The part of a model's limit that this router may use, whichever version of the routes a chat began under. It
     lowers its ceiling before it claims less, and raises it only by an answer."""
 
-    def __init__(self, name: str, clock: Clock, ask: Callable[[], Awaitable[None]]) -> None:
-        """`ask` returns when metering has answered a call that began later, or has not."""
+    def __init__(self, name: str, clock: Clock, ask: Callable[[], Awaitable[None]], *, is_alone: bool = False) -> None:
+        """`ask` returns when metering has answered a call that began later, or has not. `is_alone` if the whole limit
+        is this router's."""
         self.name = name
         self.limit = 0
         self._clock = clock
         self._ask = ask
         # Those that chats enter now, and earlier ones with chats that still run.
         self._gates: list[Gate] = []
-        # Whether the whole limit is this router's.
-        self.is_alone = False
+        self._is_alone = is_alone
         self._ceiling = 0
         # What the last call said.
         self._claimed_limit = 0
@@ -49,7 +49,7 @@ class RouterShare:
     @property
     def places(self) -> int:
         """The number of chats that may run, those that do included."""
-        if self.is_alone:
+        if self._is_alone:
             return self.limit
         return min(self.limit, self._ceiling) if self._clock.elapsed_s() < self._until_s else 0
 
@@ -90,6 +90,9 @@ class RouterShare:
                 await self._ask()
         finally:
             self._waiting -= 1
+
+    def set_alone(self, is_alone: bool) -> None:
+        self._is_alone = is_alone
 
     def give_back(self) -> None:
         """Wants no more than what runs."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
+from services.router.models.call_result import CallObserver, CallPlan, CallResult
 from services.router.providers.base import ProviderUsage
 from services.router.routes.target import ProviderCost, Target
 
@@ -12,13 +13,17 @@ KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "outpu
 _MILLION: Final = 10**6
 
 
-class Spending:
+class Spending(CallObserver):
     """The tokens of one model by kind, of all answers that ended."""
 
     def __init__(self, cost: ProviderCost | None = None) -> None:
         """`cost` is None if the routes do not state it."""
         self._cost = cost
         self.tokens = dict.fromkeys(KINDS, 0)
+
+    def on_result(self, plan: CallPlan, result: CallResult) -> None:
+        if (finished := result.answer.finished) is not None:
+            self.add(finished.usage, result.answer.reported)
 
     def add(self, counted: Usage, told: ProviderUsage | None) -> None:
         """Adds an answer: `told` is what the provider reported, of which `counted` is what was believed."""
@@ -39,26 +44,36 @@ def describe_call(
 ) -> ModelCall:
     """Describes a call for the operator's reports: `said` is what the provider reported, and `told` that as far as it
     is plausible, by which and by our own counts it costs."""
-    call = ModelCall(provider=target.provider, model_name=target.model_name, usage=counted)
-    if said is not None:
-        usage, cached_tokens = call.usage, said.cached_tokens or 0
-        usage.prompt_tokens = counted.prompt_tokens if said.prompt_tokens is None else said.prompt_tokens
-        usage.cached_tokens = min(cached_tokens, usage.prompt_tokens)
-        if said.completion_tokens is not None:
-            usage.completion_tokens = said.completion_tokens
-        call.cache_write_tokens = said.cache_write_tokens or 0
-    if (cost := target.cost) is not None:
-        uncached, cached, written, written_1h, output = _by_kind(counted, told)
-        millionths = (
-            uncached * cost.input_nanos
-            + cached * cost.cached_input_nanos
-            + written * cost.cache_write_nanos
-            + written_1h * cost.cache_write_1h_nanos
-            + output * cost.output_nanos
-        )
-        # Rounded up once, as our own prices.
-        call.cost_nanos = -(-millionths // _MILLION)
-    return call
+    return ModelCall(
+        provider=target.provider,
+        model_name=target.model_name,
+        usage=counted if said is None else _as_said(said, counted),
+        cache_write_tokens=0 if said is None else said.cache_write_tokens or 0,
+        cost_nanos=None if target.cost is None else _cost_nanos(target.cost, counted, told),
+    )
+
+
+def _as_said(said: ProviderUsage, counted: Usage) -> Usage:
+    """Returns what the provider reported, with our own counts where it reported none."""
+    prompt_tokens = counted.prompt_tokens if said.prompt_tokens is None else said.prompt_tokens
+    return Usage(
+        prompt_tokens=prompt_tokens,
+        cached_tokens=min(said.cached_tokens or 0, prompt_tokens),
+        completion_tokens=counted.completion_tokens if said.completion_tokens is None else said.completion_tokens,
+    )
+
+
+def _cost_nanos(cost: ProviderCost, counted: Usage, told: ProviderUsage | None) -> int:
+    uncached, cached, written, written_1h, output = _by_kind(counted, told)
+    millionths = (
+        uncached * cost.input_nanos
+        + cached * cost.cached_input_nanos
+        + written * cost.cache_write_nanos
+        + written_1h * cost.cache_write_1h_nanos
+        + output * cost.output_nanos
+    )
+    # Rounded up once, as our own prices.
+    return -(-millionths // _MILLION)
 
 
 def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, int, int, int, int]:

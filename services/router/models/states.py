@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -10,10 +10,13 @@ from typing import Any
 from services.chassis.http_client.origin import read_url
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
+from services.router.answers.usage_check import Violation
 from services.router.models.answer_pace import AnswerPace
+from services.router.models.call_result import CallObserver
 from services.router.models.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.models.cut_prompts import CutPrompts
 from services.router.models.fleet_limits import FleetLimits
+from services.router.models.learned_token_counts import LearnedTokenCounts
 from services.router.models.queue_watch import QueueGauge, QueueWatch
 from services.router.models.recent_speed import RecentSpeed
 from services.router.models.saturation import ModelSaturation
@@ -24,8 +27,6 @@ from services.router.routes.class_route import ClassRoute
 from services.router.routes.region import find_other_region
 from services.router.routes.routes import Routes
 from services.router.routes.target import Target
-from services.router.trials.canary import Canary
-from services.router.trials.outcomes import ClassOutcomes
 
 OpenProvider = Callable[[ProviderRoute, Timeouts], Provider]
 
@@ -42,6 +43,8 @@ class ModelState:
     calibration: Calibration = field(default_factory=Calibration)
     cut_prompts: CutPrompts = field(default_factory=CutPrompts)
     pace: AnswerPace = field(default_factory=AnswerPace)
+    # Those that learn of the calls to the model, beside its circuit breaker.
+    observers: tuple[CallObserver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +65,21 @@ class ClassModels:
     all: tuple[ModelState, ...]
     # Whether it matters which conversation a chat is a turn of.
     tells_conversations: bool = False
-    # None in a class of one model, which is compared with no other.
-    outcomes: ClassOutcomes | None = None
     # Whether one of them can continue an answer that another began.
     may_continue: bool = False
-    # The same with the canary in front, for its accounts.
-    with_canary: "ClassModels | None" = None
-    # Set only there.
-    canary_model: ModelState | None = None
+    # All models that the route names, those that only a trial calls among them.
+    of_route: tuple[ModelState, ...] = ()
+    # Whether tool calls in their answers are judged.
+    judges_tool_calls: bool = False
+    # Why models are called that a trial calls.
+    roles: Mapping[ModelState, str] = field(default_factory=dict)
 
-    @property
-    def canary(self) -> Canary | None:
-        return None if self.outcomes is None else self.outcomes.canary
 
-    def for_account(self, account_id: str) -> "ClassModels":
-        if self.with_canary is None or self.canary is None or not self.canary.includes(account_id):
-            return self
-        return self.with_canary
+class ClassObserver(CallObserver):
+    """Learns of the calls to all models, and of the models of each class."""
+
+    def follow(self, by_class: Mapping[str, ClassModels]) -> None:
+        """Is called when the routes were applied."""
 
 
 class ModelStates:
@@ -90,9 +91,10 @@ class ModelStates:
         log: Log,
         local_places: int | None = None,
         limits: FleetLimits | None = None,
+        observers: Sequence[ClassObserver] = (),
     ) -> None:
         """`local_places` is the concurrency limit of the bundled model, queued chats included. Without `limits`, those
-        of models are of this router alone."""
+        of models are of this router alone. `observers` learn of all calls."""
         self._open_provider = open_provider
         self._clock = clock
         self._log = log
@@ -102,7 +104,7 @@ class ModelStates:
         self._providers: dict[tuple[ProviderRoute, Timeouts], Provider] = {}
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outcomes: dict[str, ClassOutcomes] = {}
+        self._observers = observers
         self.by_class: Mapping[str, ClassModels] = {}
         self.recent_speed = RecentSpeed(clock)
         # Providers whose certificate tells another region than the routes, with that region.
@@ -123,7 +125,9 @@ class ModelStates:
             target, saturation = key[1], self._model_states[key].saturation
             if target.concurrency and saturation.share is None:
                 saturation.limit_by(self._limits.share_of(name, target.concurrency, saturation.gate))
-        self.by_class = {class_id: self._models_of(class_id, route) for class_id, route in routes.classes.items()}
+        self.by_class = {class_id: self._models_of(route) for class_id, route in routes.classes.items()}
+        for observer in self._observers:
+            observer.follow(self.by_class)
         for key, model_state in before.items():
             # Its server may have got a larger window.
             model_state.cut_prompts.forget()
@@ -150,38 +154,20 @@ class ModelStates:
         for provider in self._providers.values():
             await provider.aclose()
 
-    def _models_of(self, class_id: str, route: ClassRoute) -> ClassModels:
+    def _models_of(self, route: ClassRoute) -> ClassModels:
         tiers = tuple(
             tuple(WeightedModel(self._state_of(member.target), member.weight) for member in tier)
             for tier in route.tiers
         )
         takes_cache_key = any(self.routes.providers[target.provider].prompt_cache_key for target in route.targets)
-        models = ClassModels(
+        return ClassModels(
             route,
             tiers,
-            _all_in(tiers),
+            tuple(member.model_state for tier in tiers for member in tier),
             tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
-            outcomes=self._outcomes_of(class_id, route),
             may_continue=any(target.continues is not None for target in route.targets),
+            of_route=tuple(map(self._state_of, route.targets)),
         )
-        if route.canary is None:
-            return models
-        canary_model = self._state_of(route.canary.target)
-        others = (tuple(member for member in tier if member.model_state is not canary_model) for tier in tiers)
-        tiers = ((WeightedModel(canary_model, 1),), *filter(None, others))
-        with_canary = replace(models, tiers=tiers, all=_all_in(tiers), canary_model=canary_model)
-        return replace(models, with_canary=with_canary)
-
-    def _outcomes_of(self, class_id: str, route: ClassRoute) -> ClassOutcomes | None:
-        """Returns the outcomes so far. The judgement on a canary is kept unless the canary has changed."""
-        if len(route.targets) == 1:
-            self._outcomes.pop(class_id, None)
-            return None
-        outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
-        outcomes.keep(route.targets)
-        if outcomes.canary is None or outcomes.canary.route != route.canary:
-            outcomes.canary = Canary(class_id, route.canary, self._log_rollback) if route.canary else None
-        return outcomes
 
     def _state_of(self, target: Target) -> ModelState:
         return self._model_states[self.routes.providers[target.provider], target]
@@ -216,24 +202,22 @@ class ModelStates:
         saturation = ModelSaturation(self._clock, concurrency)
         if target.queue_metrics_url:
             gauge = QueueGauge(target.queue_metrics_url, target.model_name)
-            saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
+            saturation.watch(QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting))
+        breaker = CircuitBreaker(self._clock, lambda state: self._log_state(target, state))
+        spending, calibration, pace = Spending(target.cost), Calibration(), AnswerPace()
+        cut_prompts = CutPrompts(self._clock, partial(self._log_cut, target))
+        counts = LearnedTokenCounts(calibration, cut_prompts, partial(breaker.violated, Violation.PROMPT_CUT))
         return ModelState(
             target,
             self._providers[route, target.timeouts],
             saturation,
-            CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
-            Spending(target.cost),
-            cut_prompts=CutPrompts(self._clock, partial(self._log_cut, target)),
-        )
-
-    def _log_rollback(self, canary: Canary) -> None:
-        target = canary.route.target
-        self._log.warning(
-            "canary.rolled_back",
-            class_id=canary.class_id,
-            provider=target.provider,
-            model_name=target.model_name,
-            reason=f"{canary.tally} failed, of the others {canary.baseline}",
+            breaker,
+            spending,
+            calibration,
+            cut_prompts,
+            pace,
+            # All that learn of calls; the circuit breaker does by its part in each, an `Attempt`.
+            observers=(counts, spending, pace, *self._observers),
         )
 
     def _log_cut(self, target: Target, tokens: int, model_tokens: int) -> None:
@@ -248,10 +232,6 @@ class ModelStates:
     def _log_state(self, target: Target, state: BreakerState) -> None:
         event = "target.back" if state is BreakerState.CLOSED else "target.failing"
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
-
-
-def _all_in(tiers: tuple[tuple[WeightedModel, ...], ...]) -> tuple[ModelState, ...]:
-    return tuple(member.model_state for tier in tiers for member in tier)
 
 
 def _limit_names(routes: Routes) -> dict[tuple[ProviderRoute, Target], str]:

@@ -69,6 +69,10 @@ class Prompt:
     # The beginning of the answer, which the model is to continue.
     answer_prefix: str = ""
 
+    def identify(self, conversation: bytes, cache_key: bytes) -> None:
+        """Records what its turns have in common; called before grounding adds to the client's messages."""
+        self.conversation, self.cache_key = conversation, cache_key
+
 
 async def compose_prompt(
     messages_json: bytes,

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
@@ -188,10 +189,10 @@ class ProviderAnswer(ABC):
             raise ProviderError("ended its stream before the answer was complete")
         if not self.pieces:
             self.begin_piece()
-        self.pieces[-1].last = True
-        self.pieces[-1].usage = self.usage
-        if self.usage is not None:
-            self.usage.model_name = self._model_name
+        if self.usage is not None and self._model_name:
+            self.usage = replace(self.usage, model_name=self._model_name)
+        last = self.pieces[-1]
+        last.finish(last.finish_reason, self.usage)
 
     def _piece_for(self, text: str) -> Piece:
         """Returns the last piece, or a new one if the text does not fit."""

@@ -1,6 +1,6 @@
 """The interface between providers and the rest of the router."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -101,6 +101,11 @@ class ProviderCall:
         """Records parameters that are not sent as the client sent them, if the client sent them."""
         self.ignored += [name for name in names if name in self.parameters.fields and name not in self.ignored]
 
+    def leave_out(self, names: Collection[str]) -> None:
+        """Leaves out parameters that the provider does not know."""
+        self.ignore(names)
+        self.parameters = self.parameters.without(names)
+
     def leave_out_stops(self, is_refused: Callable[[str], bool]) -> None:
         """Leaves out the stops that the provider would refuse, and keeps the others."""
         stops = self.parameters.known.stops
@@ -141,6 +146,10 @@ class Piece:
     usage: ProviderUsage | None = None
     # The answer is complete; only trailing bytes follow.
     last: bool = False
+
+    def finish(self, reason: str | None, usage: ProviderUsage | None) -> None:
+        """Makes this the last piece of its answer."""
+        self.finish_reason, self.usage, self.last = reason, usage, True
 
     @property
     def is_empty(self) -> bool:
@@ -205,6 +214,10 @@ class ProviderError(Exception):
         self.mentions = mentions
         # With Failure.REFUSED: the field that the provider names as the cause.
         self.param = param
+
+    def reclassify(self, failure: Failure) -> None:
+        """Changes the kind to what the caller knows beside the provider's answer."""
+        self.failure = failure
 
 
 class ServerRefused(ProviderError):

@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 
 from services.router.providers.base import ProviderRoute
 
+# Labels of metrics: the router is the client and the model the server.
+MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 # By host; a name that begins with a dot is the end of one.
 _BY_HOST: Final = {
     "api.openai.com": "openai",

@@ -1,6 +1,6 @@
 """The models of a class as the routes file lists them: in tiers, each with weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -33,6 +33,11 @@ class CanaryRoute:
     # Those for which it is in any case.
     accounts: frozenset[str] = frozenset()
 
+    @property
+    def share(self) -> str:
+        """Describes for whom it is tried."""
+        return ", ".join((f"{self.percent:g} %", *sorted(self.accounts)))
+
 
 @dataclass(frozen=True, slots=True)
 class ClassRoute:
@@ -51,6 +56,12 @@ class ClassRoute:
         if self.canary is not None:
             found.setdefault(self.canary.target)
         return tuple(found)
+
+    @property
+    def trials(self) -> Iterator[tuple[str, Target, str]]:
+        """Yields the models that are tried: how, which, and for whom."""
+        if self.canary is not None:
+            yield "canary", self.canary.target, self.canary.share
 
 
 # What a class says beside its models.

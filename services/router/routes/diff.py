@@ -35,9 +35,8 @@ def _lines(routes: Routes) -> list[str]:
                 lines.append(f"{class_id}: {number}. {_model(target, weight)}")
         # One line each, so that a change tells only what changes.
         lines.extend(f"{class_id}: {name} {value}" for name, value in _set_in(route).items() if name in SETTINGS)
-        if (canary := route.canary) is not None:
-            accounts = "".join(f", {account_id}" for account_id in sorted(canary.accounts))
-            lines.append(f"{class_id}: canary {_model(canary.target, f', {canary.percent:g} %{accounts}')}")
+        for name, target, share in route.trials:
+            lines.append(f"{class_id}: {name} {_model(target, f', {share}')}")
     for name, provider in sorted(routes.providers.items()):
         lines.append(f"provider {name}: {provider.kind}{_terms(provider, without={'name', 'kind', *_HIDDEN})}")
     return lines

@@ -7,12 +7,22 @@ Pure: no clock, no task, no lock. Used by a single event loop.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.router.models.call_result import BASELINE, CallEnd, CallPlan, CallResult
+from services.router.models.states import ClassModels, ClassObserver, WeightedModel
+from services.router.providers.telemetry_names import MODEL_LABELS
 from services.router.routes.class_route import CanaryRoute
+from services.router.trials.outcomes import FAULTS, outcome_of
+
+# The role of its calls.
+ROLE: Final = "canary"
 
 # A bad start or a breakdown: so many failures in a row, while the others answer and have failed less often than this.
 FAILURES_IN_A_ROW: Final = 5
@@ -115,3 +125,99 @@ class Canary:
             return False
         likelihood = failures * math.log(worse / usual) + (calls - failures) * math.log((1 - worse) / (1 - usual))
         return likelihood >= math.log(EVIDENCE)
+
+
+class _ClassCanary(NamedTuple):
+    """The canary of a class, and its models for accounts that are in it and for others."""
+
+    canary: Canary
+    models_with: ClassModels
+    models_without: ClassModels
+
+    @property
+    def member(self) -> WeightedModel:
+        return self.models_with.tiers[0][0]
+
+
+class Canaries(ClassObserver):
+    """The canaries of all classes: finds the models for an account, and judges by the calls to them."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._by_class: dict[str, _ClassCanary] = {}
+        self._models: Mapping[str, ClassModels] = {}
+
+    def follow(self, by_class: Mapping[str, ClassModels]) -> None:
+        """Takes over the classes. The judgement on a canary is kept unless the canary has changed."""
+        before, self._by_class, self._models = self._by_class, {}, by_class
+        for class_id, models in by_class.items():
+            if (route := models.route.canary) is not None:
+                kept = before.get(class_id)
+                canary = None if kept is None or kept.canary.route != route else kept.canary
+                canary = canary or Canary(class_id, route, self._log_rollback)
+                self._by_class[class_id] = _arranged(canary, models)
+
+    def find_models(self, class_id: str, account_id: str) -> ClassModels:
+        """Returns the models for an account, the canary before the others if it is tried for that."""
+        found = self._by_class.get(class_id)
+        if found is None:
+            return self._models[class_id]
+        return found.models_with if found.canary.includes(account_id) else found.models_without
+
+    def on_fallback(self, plan: CallPlan) -> None:
+        """Judges a canary that failed before: another model answers the chat."""
+        found = self._by_class.get(plan.class_id)
+        if found is None or plan.role != BASELINE:
+            return
+        if any(failed.role == ROLE and failed.failure.value in FAULTS for failed in plan.failed_before):
+            found.canary.note(is_canary=True, failed=True)
+
+    def on_result(self, plan: CallPlan, result: CallResult) -> None:
+        found = self._by_class.get(plan.class_id)
+        if found is None or (outcome := outcome_of(result)) is None:
+            return
+        is_canary = plan.role == ROLE
+        is_known_later = is_canary and result.end in (CallEnd.FAILED, CallEnd.DECLINED, CallEnd.GIVEN_UP)
+        if not is_known_later and (outcome.is_failure or not outcome.error):
+            found.canary.note(is_canary=is_canary, failed=outcome.is_failure)
+
+    def listed(self, class_id: str) -> tuple[Canary, WeightedModel] | None:
+        """Returns the canary of a class and its model."""
+        found = self._by_class.get(class_id)
+        return None if found is None else (found.canary, found.member)
+
+    def resume(self, class_id: str) -> None:
+        found = self._by_class.get(class_id)
+        if found is None:
+            raise LegatoError(Reason.NOT_FOUND, "The class has no canary.")
+        found.canary.resume()
+
+    def show(self, registry: Registry) -> None:
+        """Registers their metric."""
+        state = "Canary of a class: 0 tried for its accounts, 1 rolled back."
+        registry.gauge("legato_canary_state", state, lambda: dict(self._states()), "class", *MODEL_LABELS)
+
+    def _states(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        for class_id, found in self._by_class.items():
+            target = found.canary.route.target
+            yield (class_id, target.provider, target.model_name), int(found.canary.is_rolled_back)
+
+    def _log_rollback(self, canary: Canary) -> None:
+        target = canary.route.target
+        self._log.warning(
+            "canary.rolled_back",
+            class_id=canary.class_id,
+            provider=target.provider,
+            model_name=target.model_name,
+            reason=f"{canary.tally} failed, of the others {canary.baseline}",
+        )
+
+
+def _arranged(canary: Canary, models: ClassModels) -> _ClassCanary:
+    [model_state] = [each for each in models.of_route if each.target == canary.route.target]
+    others = (tuple(member for member in tier if member.model_state is not model_state) for tier in models.tiers)
+    tiers = ((WeightedModel(model_state, 1),), *filter(None, others))
+    in_order = tuple(member.model_state for tier in tiers for member in tier)
+    without = replace(models, judges_tool_calls=True)
+    models_with = replace(without, tiers=tiers, all=in_order, roles={model_state: ROLE})
+    return _ClassCanary(canary, models_with, without)

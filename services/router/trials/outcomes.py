@@ -1,31 +1,21 @@
 """Counts what the calls of a class come to, by model and by the role in which it was called; never any content."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from services.chassis.telemetry.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, Histogram
+from services.router.models.call_result import CallEnd, CallPlan, CallResult
+from services.router.models.states import ClassModels, ClassObserver
 from services.router.providers.base import Failure
 from services.router.routes.target import Target
-from services.router.trials.canary import Canary
-
-
-class CallRole(StrEnum):
-    """Why a model was called."""
-
-    # It is one of the models of the class.
-    BASELINE = "baseline"
-    # It is tried for some of the accounts.
-    CANARY = "canary"
-
 
 # Errors beside the kinds of `Failure`: an answer that broke off, and one of nothing.
 CUT: Final = "cut"
 EMPTY: Final = "empty"
 # The errors that are the model's fault. One that is full, or whose window is too small, works.
-_FAULTS: Final = frozenset({Failure.PROVIDER.value, Failure.REFUSED.value, CUT, EMPTY})
+FAULTS: Final = frozenset({Failure.PROVIDER.value, Failure.REFUSED.value, CUT, EMPTY})
 
 
 @dataclass(slots=True)
@@ -45,14 +35,14 @@ class CallOutcome:
 
     @property
     def is_failure(self) -> bool:
-        return self.error in _FAULTS or self.valid_tool_calls < self.tool_calls
+        return self.error in FAULTS or self.valid_tool_calls < self.tool_calls
 
 
 @dataclass(slots=True)
 class ModelOutcomes:
     """The counts of one model in one role, since it came into the routes of this process."""
 
-    role: CallRole
+    role: str
     provider: str
     model_name: str
     calls: int = 0
@@ -92,24 +82,18 @@ class ClassOutcomes:
     """The outcomes of the models of one class."""
 
     def __init__(self) -> None:
-        # Judged by them; None: there is none.
-        self.canary: Canary | None = None
-        self._by_model: dict[tuple[CallRole, str, str], ModelOutcomes] = {}
+        self._by_model: dict[tuple[str, str, str], ModelOutcomes] = {}
 
     @property
     def models(self) -> Collection[ModelOutcomes]:
         """Those that were called."""
         return self._by_model.values()
 
-    def note(self, role: CallRole, target: Target, outcome: CallOutcome, *, is_judged: bool = True) -> None:
-        """`is_judged` if the canary is judged by it."""
+    def note(self, role: str, target: Target, outcome: CallOutcome) -> None:
         key = (role, target.provider, target.model_name)
         if (model := self._by_model.get(key)) is None:
             model = self._by_model[key] = ModelOutcomes(*key)
         model.note(outcome)
-        says_something = outcome.is_failure or not outcome.error
-        if self.canary is not None and is_judged and says_something:
-            self.canary.note(is_canary=role is CallRole.CANARY, failed=outcome.is_failure)
 
     def keep(self, targets: Collection[Target]) -> None:
         """Forgets the models that the class no longer has."""
@@ -117,5 +101,44 @@ class ClassOutcomes:
         self._by_model = {key: model for key, model in self._by_model.items() if key[1:] in names}
 
 
-# Takes the outcome of one call.
-NoteOutcome = Callable[[CallOutcome], None]
+class OutcomesByClass(ClassObserver):
+    """The outcomes of all classes of several models; one that is alone is compared with no other."""
+
+    def __init__(self) -> None:
+        self.by_class: dict[str, ClassOutcomes] = {}
+
+    def follow(self, by_class: Mapping[str, ClassModels]) -> None:
+        before = self.by_class
+        self.by_class = {
+            class_id: before.get(class_id) or ClassOutcomes()
+            for class_id, models in by_class.items()
+            if len(models.of_route) > 1
+        }
+        for class_id, outcomes in self.by_class.items():
+            outcomes.keep(by_class[class_id].route.targets)
+
+    def on_result(self, plan: CallPlan, result: CallResult) -> None:
+        outcomes = self.by_class.get(plan.class_id)
+        if outcomes is not None and (outcome := outcome_of(result)) is not None:
+            outcomes.note(plan.role, plan.target, outcome)
+
+
+def outcome_of(result: CallResult) -> CallOutcome | None:
+    """Returns what a call came to; None if it says nothing: it was left, or is repeated in another way."""
+    first_token_s, finished = result.first_token_s, result.answer.finished
+    if result.end is CallEnd.EMPTY:
+        return CallOutcome(EMPTY, first_token_s)
+    if result.end is CallEnd.CUT:
+        return CallOutcome(CUT, first_token_s)
+    if result.end is CallEnd.ANSWERED and finished is not None:
+        return CallOutcome(
+            EMPTY if result.is_silent else "",
+            first_token_s,
+            result.duration_s,
+            finished.usage.prompt_tokens,
+            finished.usage.completion_tokens,
+            finished.finish_reason,
+            result.tool_calls,
+            result.valid_tool_calls,
+        )
+    return None if result.failure is None or result.is_repeated else CallOutcome(result.failure.value)

@@ -28,15 +28,17 @@ from services.metering.limits.valkey import ValkeyLimiter
 from services.metering.metrics import show_shared_limits
 from services.payments.metrics import show_payments
 from services.router.metrics import show_keys, show_outcomes, show_providers, show_route_file, show_shares
-from services.router.models.states import ModelStates
-from services.router.providers.base import ProviderRoute
-from services.router.routes.class_route import CanaryRoute
+from services.router.models.circuit_breaker import CircuitBreaker
+from services.router.models.saturation import ModelSaturation
+from services.router.models.states import ClassModels, ModelState, ModelStates
+from services.router.providers.base import Provider, ProviderRoute
+from services.router.routes.class_route import CanaryRoute, ClassRoute
 from services.router.routes.key_watch import KeyWatch
 from services.router.routes.routes import Routes
 from services.router.routes.target import Target
 from services.router.routes.watch import RouteWatch
-from services.router.trials.canary import Canary
-from services.router.trials.outcomes import CallOutcome, CallRole, ClassOutcomes
+from services.router.trials.canary import ROLE, Canaries
+from services.router.trials.outcomes import CallOutcome, OutcomesByClass
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
@@ -151,13 +153,16 @@ def _told_where_configured(folder: Path) -> list[Any]:
     show_providers(cast(ModelStates, routed), registry)
     show_keys(cast(ModelStates, routed), KeyWatch(cast(ModelStates, routed), log), registry)
     target = Target("acme", "new", 1000, 100)
-    canary = Canary("mezzo", CanaryRoute(target, 5), lambda canary: None)
-    outcomes = ClassOutcomes()
-    outcomes.note(CallRole.CANARY, target, CallOutcome())
-    compared = SimpleNamespace(by_class={"mezzo": SimpleNamespace(canary=canary, outcomes=outcomes)})
-    show_outcomes(cast(ModelStates, compared), registry)
+    new = ModelState(target, cast(Provider, None), ModelSaturation(FakeClock()), CircuitBreaker(FakeClock()))
+    route = ClassRoute(canary=CanaryRoute(target, 5))
+    canaries, outcomes = Canaries(log), OutcomesByClass()
+    canaries.follow({"mezzo": ClassModels(route, (), (), of_route=(new,))})
+    canaries.show(registry)
+    outcomes.follow({"mezzo": ClassModels(route, (), (), of_route=(new, new))})
+    outcomes.by_class["mezzo"].note(ROLE, target, CallOutcome())
+    show_outcomes(outcomes, registry)
     limited = SimpleNamespace(target=target, saturation=SimpleNamespace(share=SimpleNamespace(places=8)))
-    models = SimpleNamespace(with_canary=None, all=[limited])
+    models = SimpleNamespace(of_route=[limited])
     show_shares(cast(ModelStates, SimpleNamespace(by_class={"mezzo": models})), registry)
     show_route_file(cast(RouteWatch, SimpleNamespace(file_version="0a1b")), registry)
     PriceWatch(PRICES, cast(Database, None), Prices(1, {}), log, registry, shares=True)

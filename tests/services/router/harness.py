@@ -1,6 +1,6 @@
 """A router on a real gRPC server, in front of model servers that do as they are told."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,15 +34,17 @@ from services.chassis.timing.deadlines import SystemClock
 from services.router.calls.fallback import Targets
 from services.router.chat.completion import Completions
 from services.router.chat.servicer import RouterServicer
-from services.router.metrics import show_chats, show_model_states
+from services.router.metrics import show_chats, show_model_states, show_outcomes
 from services.router.models.fleet_limits import FleetLimits
-from services.router.models.states import ModelStates
+from services.router.models.states import ClassObserver, ModelStates
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routes.class_route import ClassRoute, TierMember, in_order
 from services.router.routes.routes import Routes
 from services.router.routes.target import Target
 from services.router.settings import MOST_ATTEMPTS
+from services.router.trials.canary import Canaries
+from services.router.trials.outcomes import OutcomesByClass
 from services.rules.model_classes import CLASSES
 from tests.support.upstreams.openai import Upstream
 
@@ -144,8 +146,9 @@ async def running_router(
     prompt_memory: FairBudget | None = None,
     route: ClassRoute | None = None,
     limits: FleetLimits | None = None,
+    observers: Sequence[ClassObserver] = (),
 ) -> AsyncIterator[Router]:
-    """`route` is of all classes, in place of the targets in their order."""
+    """`route` is of all classes, in place of the targets in their order; `observers` learn of all calls."""
     routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
         dict.fromkeys(
@@ -154,11 +157,16 @@ async def running_router(
     )
     clock = SystemClock()
     open_one = partial(open_provider, local_model_socket=folder / "model.sock")
-    model_states = ModelStates(routes, open_one, clock, log, limits=limits)
-    targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
+    outcomes, canaries = OutcomesByClass(), Canaries(log)
+    model_states = ModelStates(routes, open_one, clock, log, limits=limits, observers=(outcomes, canaries, *observers))
+    targets_in_turn = Targets(
+        model_states, log, most_attempts, find_models=canaries.find_models, tells_traces=tells_traces
+    )
     completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory)
     if registry is not None:
         show_model_states(model_states, registry)
+        show_outcomes(outcomes, registry)
+        canaries.show(registry)
         show_chats(completions, registry)
     servicer = RouterServicer(completions, log, tracer)
     servicers = [servicer, *([] if also is None else [also(completions)])]

@@ -44,8 +44,7 @@ class LocalProvider(OpenAIProvider):
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools)
-        call.ignore(_UNKNOWN_PARAMETERS)
-        call.parameters = call.parameters.without(_UNKNOWN_PARAMETERS)
+        call.leave_out(_UNKNOWN_PARAMETERS)
         if offer is None:
             _check_response_format(call.parameters.known.response_format)
             async with aclosing(super().answer(await convert(call, _plain_call))) as pieces:

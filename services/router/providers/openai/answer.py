@@ -218,14 +218,18 @@ class CompletionAnswer(ProviderAnswer):
             if details is not ABSENT:
                 self._count(details, _prompt_tokens)
         cached_tokens = get("cached_tokens", get("prompt_cache_hit_tokens"))
-        if self._counted:
-            self.usage = ProviderUsage(
-                get("prompt_tokens"), get("completion_tokens"), cached_tokens, get("cache_write_tokens")
-            )
-            if self.is_traced:
-                with suppress(*UNREADABLE):
-                    self._count(_answers.decode(usage).completion_tokens_details, _answer_tokens)
-                self.usage.reasoning_tokens = get("reasoning_tokens")
+        if not self._counted:
+            return
+        if self.is_traced:
+            with suppress(*UNREADABLE):
+                self._count(_answers.decode(usage).completion_tokens_details, _answer_tokens)
+        self.usage = ProviderUsage(
+            get("prompt_tokens"),
+            get("completion_tokens"),
+            cached_tokens,
+            get("cache_write_tokens"),
+            reasoning_tokens=get("reasoning_tokens"),
+        )
 
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:

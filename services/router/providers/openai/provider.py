@@ -47,8 +47,7 @@ class OpenAIProvider(HttpProvider):
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         # What the route sets is not the client's to choose.
         if not self._extra.keys().isdisjoint(call.parameters.fields):
-            call.ignore(self._extra)
-            call.parameters = call.parameters.without(self._extra)
+            call.leave_out(self._extra)
         return super().answer(call)
 
     def _key_headers(self, api_key: str) -> dict[str, str]:

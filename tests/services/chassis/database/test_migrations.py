@@ -179,3 +179,50 @@ async def test_a_table_in_use_makes_the_migration_wait_and_not_everybody_else(
     database.require_migrated(migrations)
     assert await database.read(note_ids) == [1, 2]
     database.close()
+
+
+async def test_a_migration_that_the_server_ends_for_a_deadlock_lets_others_go_first_and_tries_again(
+    postgres_url: str, migrations: Path
+) -> None:
+    database = Database(postgres_url, "example")
+    database.migrate(migrations)
+    gate, row = "pg_advisory_xact_lock(1)", "pg_advisory_xact_lock(2)"
+    statements = (
+        # The server ends the one that looks for a deadlock first.
+        "SET LOCAL deadlock_timeout = '50ms'",
+        "SET LOCAL lock_timeout = '1min'",
+        "LOCK TABLE notes IN SHARE MODE",
+        f"SELECT {gate}",
+        f"SELECT {row}",
+        "UPDATE notes SET note_id = 2",
+    )
+    script = 'from alembic import op\nrevision = "0002"\ndown_revision = "0001"\n\ndef upgrade() -> None:\n'
+    script += "".join(f'    op.execute("{statement}")\n' for statement in statements)
+    (migrations / "versions" / "0002_lock.py").write_text(script)
+    reasons: list[str] = []
+    with (
+        psycopg.connect(postgres_url, autocommit=True) as watcher,
+        psycopg.connect(postgres_url) as gatekeeper,
+        psycopg.connect(postgres_url) as other,
+    ):
+        gatekeeper.execute(f"SELECT {gate}".encode())
+        other.execute(f"SELECT {row}".encode())
+        other.execute("SET LOCAL deadlock_timeout = '1min'")
+
+        def waits_for(kind: str) -> bool:
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = %s"
+            return watcher.execute(waiting, (kind,)).fetchone() == (1,)
+
+        migrating = asyncio.create_task(asyncio.to_thread(database.migrate, migrations, reasons.append))
+        await until(lambda: waits_for("advisory"))
+        insert = "INSERT INTO example.notes (note_id) VALUES (4)"
+        writing = asyncio.create_task(asyncio.to_thread(other.execute, insert))
+        await until(lambda: waits_for("relation"))
+        gatekeeper.commit()
+        await writing
+        await until(lambda: reasons == ["others use its tables, such as an audit"])
+        other.execute("DELETE FROM example.notes WHERE note_id = 4")
+        other.commit()
+    await migrating
+    assert await database.read(note_ids) == [2]
+    database.close()

@@ -63,7 +63,7 @@ def test_constant_is_never_passed_and_has_room_for_small_keys(clock: FakeClock) 
 
 def test_part_of_a_constant_is_shared_like_a_constant(clock: FakeClock) -> None:
     harness = GateHarness(clock, most=24)
-    harness.gate.count_places = lambda: 12
+    harness.gate.limit_places(lambda: 12)
     harness.let_in(1, "small")
     harness.fill("greedy")
     harness.fill("small")
@@ -117,16 +117,16 @@ def test_nothing_is_kept_of_keys_that_run_nothing(harness: GateHarness) -> None:
 
 
 def test_limit_that_the_server_tells_is_kept_and_shared(harness: GateHarness) -> None:
-    harness.gate.told_limit = 10
+    harness.gate.announce(10)
     harness.fill("greedy")
     assert harness.gate.running == 10
     harness.let_in(1, "small")
-    harness.gate.told_limit = math.inf
+    harness.gate.announce(math.inf)
     harness.let_in(100, "greedy")
 
 
 def test_server_that_can_bear_no_chat_is_sent_one_all_the_same(harness: GateHarness) -> None:
-    harness.gate.told_limit = -5
+    harness.gate.announce(-5)
     harness.let_in(1)
     harness.refusal()
 

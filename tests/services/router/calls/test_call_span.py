@@ -10,7 +10,8 @@ from legato_protos.router.v1.router_pb2 import Finished
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
-from services.router.calls.upstream import begin_span, end_span
+from services.router.answers.answer_end import AnswerEnd
+from services.router.calls.call_span import begin_span, end_span
 from services.router.providers.base import Failure, ProviderError, ProviderUsage
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
@@ -37,10 +38,10 @@ async def chat(tracer: Tracer) -> Span:
 
 async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans: list[RecordedSpan]) -> None:
     work_on(chat)
-    question = begin_span(target("vendor"), attempt=2, max_tokens=50, provider_name="mistral_ai")
+    question = begin_span(target("vendor"), number=2, max_tokens=50, provider_name="mistral_ai")
     usage = Usage(prompt_tokens=11, completion_tokens=7)
     told = ProviderUsage(11, 7, 5, cache_write_tokens=2, reasoning_tokens=3, model_name="vendor-model-2026-11-01")
-    end_span(question, finished=Finished(finish_reason="stop", usage=usage), told=told)
+    end_span(question, None, AnswerEnd(Finished(finish_reason="stop", usage=usage), told))
     [span] = spans
     assert (span.name, span.kind, span.parent_id) == ("chat vendor-model", SpanKind.CLIENT, chat.span_id)
     assert span.attributes == {
@@ -78,7 +79,7 @@ async def test_question_that_fails_says_how_in_words_of_ours(
 
 
 async def test_nothing_is_made_where_nothing_is_traced(spans: list[RecordedSpan]) -> None:
-    end_span(begin_span(target("vendor"), 1, 50, "vendor"))
+    end_span(begin_span(target("vendor"), 1, 50, "vendor"), None)
     assert spans == []
 
 

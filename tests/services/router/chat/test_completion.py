@@ -14,7 +14,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.telemetry.log import Log
-from services.router.chat.completion import resolve_class
+from services.router.chat.class_choice import resolve_class
 from services.router.prompts.prompt import load_character
 from services.router.prompts.tokens import count
 from tests.services.router.harness import WAYS, Router, as_json, refusal_of, running_router, target

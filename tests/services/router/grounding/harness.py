@@ -1,6 +1,6 @@
 """A router whose chats are grounded, in front of a model and a search that do as they are told."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.settings import GroundingSettings
+from services.router.models.states import ClassObserver
 from services.router.providers.base import Timeouts
 from services.router.routes.class_route import ClassRoute
 from services.router.routes.target import Target
@@ -86,6 +87,7 @@ async def running_harness(
     tracer: Tracer | None = None,
     route: ClassRoute | None = None,
     also: Callable[[Completions, Library], object] | None = None,
+    observers: Sequence[ClassObserver] = (),
 ) -> AsyncIterator[RouterGroundingHarness]:
     database = Database(migrated_sqlite(folder / "router.db", "router", MIGRATIONS), "router")
     library = Library(database, Sealer({1: KEY}), SystemClock())
@@ -96,7 +98,15 @@ async def running_harness(
         targets = dict.fromkeys(served_by_all, upstream)
         registering = None if also is None else lambda completions: also(completions, library)
         async with running_router(
-            folder, log, targets, timeouts, grounding=grounding, tracer=tracer, also=registering, route=route
+            folder,
+            log,
+            targets,
+            timeouts,
+            grounding=grounding,
+            tracer=tracer,
+            also=registering,
+            route=route,
+            observers=observers,
         ) as router:
             yield RouterGroundingHarness(router, upstream, database, library)
     finally:

@@ -14,10 +14,12 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import work_on
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.search_tool import NAME
+from services.router.models.call_result import CallEnd
 from services.router.providers.base import Timeouts
 from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundingHarness, running_harness
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering, searching
 from tests.services.router.harness import QUESTION, as_json, read, target
+from tests.services.router.recorded_calls import RecordedCalls
 from tests.support.outside.searx import Searx, page
 from tests.support.tracing import RecordedSpan, recording_tracer
 from tests.support.upstreams.openai import Reply, Upstream
@@ -46,6 +48,31 @@ async def test_model_that_searches_gives_one_answer_with_citations_and_the_usage
     assert call["tool_calls"][0]["function"]["arguments"] == '{"query":"newest pump"}'
     assert result["tool_call_id"] == call["tool_calls"][0]["id"]
     assert '<result number="2" title="Page 2" url="https://page2.test/">Fact 2.</result>' in result["content"]
+
+
+@MODES
+async def test_each_round_is_one_result_of_a_call_with_its_own_usage(
+    stream: bool, socket_folder: Path, log: Log, searx: Searx
+) -> None:
+    calls = RecordedCalls()
+    async with (
+        Upstream() as upstream,
+        running_harness(socket_folder, log, upstream, searx=searx, observers=[calls]) as harness,
+    ):
+        upstream.replies.extend([searching("newest pump"), answering("It is ", "blue [2].")])
+        answer = await harness.ask("Which is the newest pump?", stream=stream)
+        assert answer.text == "It is blue [2]."
+        upstream.default_reply = Reply(status=500)
+        with pytest.raises(LegatoError):
+            await harness.ask("And now?", stream=stream)
+    ends = [result.end for _, result in calls.ended]
+    assert ends[:2] == [CallEnd.ANSWERED] * 2
+    assert (set(ends[2:]), len(ends)) == ({CallEnd.FAILED}, len(upstream.requests))
+    usages = [result.answer.finished.usage for _, result in calls.ended[:2] if result.answer.finished is not None]
+    assert usages == [
+        Usage(prompt_tokens=100, completion_tokens=20),
+        Usage(prompt_tokens=300, completion_tokens=7),
+    ]
 
 
 @MODES

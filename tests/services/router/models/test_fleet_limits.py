@@ -63,7 +63,7 @@ class Model:
     def __init__(self, limits: FleetLimits, limit: int = LIMIT) -> None:
         self.gate = Gate("The model", SystemClock(), most=limit)
         self.share: RouterShare = limits.share_of(NAME, limit, self.gate)
-        self.gate.count_places = lambda: self.share.places_of(self.gate)
+        self.gate.limit_places(lambda: self.share.places_of(self.gate))
         self.running: list[Permit] = []
 
     async def begin_chat(self) -> bool:

@@ -72,7 +72,7 @@ class Router:
         self.gate = Gate("The model", self.clock, most=limit)
         self.share.use(limit, self.gate)
         gate, share = self.gate, self.share
-        gate.count_places = lambda: share.places_of(gate)
+        gate.limit_places(lambda: share.places_of(gate))
 
     def begin_chat(self) -> bool:
         try:

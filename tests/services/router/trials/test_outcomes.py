@@ -1,6 +1,8 @@
 """What the calls of a class come to, counted by model and role."""
 
-from services.router.trials.outcomes import CUT, EMPTY, CallOutcome, CallRole, ClassOutcomes
+from services.router.models.call_result import BASELINE
+from services.router.trials.canary import ROLE
+from services.router.trials.outcomes import CUT, EMPTY, CallOutcome, ClassOutcomes
 from tests.services.router.harness import target
 
 OLD, NEW = target("old"), target("new")
@@ -10,14 +12,14 @@ ANSWER = CallOutcome(first_token_s=0.3, duration_s=2.0, prompt_tokens=100, compl
 def test_answers_and_errors_are_counted_for_each_model_and_role() -> None:
     outcomes = ClassOutcomes()
     for role, called, outcome in [
-        (CallRole.BASELINE, OLD, ANSWER),
-        (CallRole.BASELINE, NEW, ANSWER),
-        (CallRole.CANARY, NEW, ANSWER),
-        (CallRole.CANARY, NEW, CallOutcome(CUT, first_token_s=0.3)),
-        (CallRole.CANARY, NEW, CallOutcome("busy")),
+        (BASELINE, OLD, ANSWER),
+        (BASELINE, NEW, ANSWER),
+        (ROLE, NEW, ANSWER),
+        (ROLE, NEW, CallOutcome(CUT, first_token_s=0.3)),
+        (ROLE, NEW, CallOutcome("busy")),
     ]:
         outcomes.note(role, called, outcome)
-    canary = next(model for model in outcomes.models if model.role is CallRole.CANARY)
+    canary = next(model for model in outcomes.models if model.role == ROLE)
     assert [(model.role, model.model_name, model.calls) for model in outcomes.models] == [
         ("baseline", "old-model", 1),
         ("baseline", "new-model", 1),
@@ -37,7 +39,7 @@ def test_failures_are_the_errors_that_are_the_fault_of_the_model_and_invalid_too
 
 def test_counts_of_a_model_that_left_the_class_are_forgotten() -> None:
     outcomes = ClassOutcomes()
-    outcomes.note(CallRole.BASELINE, OLD, ANSWER)
-    outcomes.note(CallRole.BASELINE, NEW, ANSWER)
+    outcomes.note(BASELINE, OLD, ANSWER)
+    outcomes.note(BASELINE, NEW, ANSWER)
     outcomes.keep([NEW])
     assert [model.model_name for model in outcomes.models] == ["new-model"]

@@ -1,6 +1,7 @@
-"""The RPCs of operators: models with their state, and reloading the routes."""
+"""The RPCs of operators: models with their state, trials and outcomes, and reloading the routes."""
 
 import asyncio
+from functools import partial
 
 from legato_protos.router.v1 import router_pb2 as pb
 from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
@@ -13,13 +14,19 @@ from services.router.models.states import ModelStates, WeightedModel
 from services.router.routes.diff import find_changes
 from services.router.routes.reload import Reload
 from services.router.routes.routes import RoutesMistaken
+from services.router.trials.canary import Canaries
+from services.router.trials.outcomes import OutcomesByClass
 from services.rules.model_classes import CLASSES
 
 
 class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
-    def __init__(self, model_states: ModelStates, reload: Reload) -> None:
+    def __init__(
+        self, model_states: ModelStates, reload: Reload, outcomes: OutcomesByClass, canaries: Canaries
+    ) -> None:
         self._model_states = model_states
         self._reload = reload
+        self._outcomes = outcomes
+        self._canaries = canaries
 
     async def ReloadRoutes(self, request: pb.ReloadRoutesRequest, context: Context) -> pb.ReloadRoutesResponse:
         try:
@@ -29,18 +36,17 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         return pb.ReloadRoutesResponse(targets=self._targets(), version=self._model_states.routes.version)
 
     async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
-        response = pb.ListTargetsResponse(targets=self._targets(), version=self._model_states.routes.version)
-        if request.compares_file:
-            try:
-                routes = self._reload.load()
-                response.file_version = routes.version
-                response.changes.extend(find_changes(self._model_states.routes, routes))
-            except SettingsError as error:
-                response.file_mistakes.extend(str(error).splitlines())
-        return response
+        listed = partial(pb.ListTargetsResponse, targets=self._targets(), version=self._model_states.routes.version)
+        if not request.compares_file:
+            return listed()
+        try:
+            routes = self._reload.load()
+        except SettingsError as error:
+            return listed(file_mistakes=str(error).splitlines())
+        return listed(file_version=routes.version, changes=find_changes(self._model_states.routes, routes))
 
     async def ListOutcomes(self, request: pb.ListOutcomesRequest, context: Context) -> pb.ListOutcomesResponse:
-        kept = {class_id: self._model_states.by_class[class_id].outcomes for class_id in CLASSES}
+        kept = {class_id: self._outcomes.by_class.get(class_id) for class_id in CLASSES}
         return pb.ListOutcomesResponse(
             outcomes=[
                 to_message(
@@ -65,26 +71,21 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         return pb.DiffRoutesResponse(version=routes.version, changes=changes)
 
     async def ResumeCanary(self, request: pb.ResumeCanaryRequest, context: Context) -> pb.ResumeCanaryResponse:
-        models = self._model_states.by_class.get(request.class_id)
-        if models is None or models.canary is None:
-            raise LegatoError(Reason.NOT_FOUND, "The class has no canary.")
-        models.canary.resume()
+        self._canaries.resume(request.class_id)
         return pb.ResumeCanaryResponse()
 
     def _targets(self) -> list[pb.Target]:
         targets = []
         for class_id in CLASSES:
-            models = self._model_states.by_class[class_id]
-            if models.with_canary is not None and models.canary is not None:
-                percent, is_rolled_back = models.canary.route.percent, models.canary.is_rolled_back
-                target = self._to_target(class_id, 0, models.with_canary.tiers[0][0])
-                target.canary.CopyFrom(pb.Canary(percent=percent, is_rolled_back=is_rolled_back))
-                targets.append(target)
-            for tier, members in enumerate(models.tiers, start=1):
+            if (listed := self._canaries.listed(class_id)) is not None:
+                canary, member = listed
+                shown = pb.Canary(percent=canary.route.percent, is_rolled_back=canary.is_rolled_back)
+                targets.append(self._to_target(class_id, 0, member, shown))
+            for tier, members in enumerate(self._model_states.by_class[class_id].tiers, start=1):
                 targets += (self._to_target(class_id, tier, member) for member in members)
         return targets
 
-    def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
+    def _to_target(self, class_id: str, tier: int, member: WeightedModel, canary: pb.Canary | None = None) -> pb.Target:
         model_state = member.model_state
         gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
         share = model_state.saturation.share
@@ -97,7 +98,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
             share=None if share is None else share.places,
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
-            canary=None,
+            canary=canary,
             promise_until=None if until is None else until.isoformat(),
             other_region=self._model_states.other_regions.get(target.provider),
         )
