@@ -20,8 +20,6 @@ from services.chassis.timing.yielder import Yielder
 _QUOTE: Final = ord('"')
 _EMPTY: Final = Raw(b'""')
 _TEXT_PARTS: Final = ("input_text", "output_text", "text")
-_REFUSAL: Final = "refusal"
-_ASSISTANT: Final = "assistant"
 
 _encode = msgspec.json.encode
 
@@ -111,7 +109,7 @@ class InputReader:
 
     async def _add_message(self, item: _InputItem, place: str) -> None:
         texts, refusals = await self._read_content(item.content, place)
-        if item.role == _ASSISTANT:
+        if item.role == "assistant":
             if self._turn is None or not self._turn.calls:
                 self._close_turn()
                 self._turn = _OpenTurn()
@@ -134,7 +132,7 @@ class InputReader:
     def _close_turn(self) -> None:
         turn, self._turn = self._turn, None
         if turn is not None:
-            message: dict[str, object] = {"role": _ASSISTANT}
+            message: dict[str, object] = {"role": "assistant"}
             if turn.texts or not (turn.calls or turn.refusals):
                 message["content"] = _content(turn.texts)
             if turn.calls:
@@ -157,7 +155,7 @@ class InputReader:
         for index, raw_part in enumerate(raw_parts):
             name = f"{place}[{index}]"
             part = decode_part(_part_decoder, raw_part, name)
-            if part.type == _REFUSAL:
+            if part.type == "refusal":
                 refusals.append(_checked_text(part.refusal, f"{name}.refusal"))
             elif part.type in _TEXT_PARTS:
                 texts.append(_checked_text(part.text, f"{name}.text"))

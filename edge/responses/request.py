@@ -18,7 +18,6 @@ from edge.wire.response_fields import ReasoningOptions, ResponseBody, ResponseBo
 from edge.wire.value_limit import check_values
 from services.chassis.timing.yielder import Yielder
 
-_QUOTE: Final = ord('"')
 # What needs something stored, and what to do instead.
 _STORED: Final = {
     "background": "wait for the answer, or stream it",
@@ -98,8 +97,7 @@ async def convert_request(body_json: bytes, *, may_search: bool) -> ConvertedReq
         parts.append(b'"tools":[%b]' % b",".join(tools.functions.values()))
     if choice_json:
         parts.append(b'"tool_choice":%b' % choice_json)
-    # Only the names are needed from here on.
-    tools.functions = dict.fromkeys(tools.functions, b"")
+    tools.functions.clear()
     return ConvertedRequest(b"{%b}" % b",".join(filter(None, parts)), tools, tuple(ignored), _settings(body))
 
 
@@ -158,7 +156,7 @@ async def _read_messages(body: ResponseBody, tools: OfferedTools, yielder: Yield
     if instructions := present(body.instructions):
         decode_part(_text_decoder, instructions, "instructions")
         messages.append(_encode({"role": "system", "content": Raw(instructions)}))
-    if given[0] == _QUOTE:
+    if given.startswith(b'"'):
         return [*messages, _encode({"role": "user", "content": Raw(given)})]
     said = await InputReader(tools, yielder).read(decode_part(_input_decoder, given, "input"))
     if not said:
