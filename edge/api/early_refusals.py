@@ -32,8 +32,9 @@ class EarlyRefusals:
         request_id = new_request_id()
         self._edge.record_refusal(error, request_id)
         cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
-        headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *cors]
-        return Answer(error.wire.http_status, headers, chat.render_error(error, request_id))
+        body, of_dialect = chat.render_error(error, request_id)
+        headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *of_dialect, *cors]
+        return Answer(error.wire.http_status, headers, body)
 
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
         """Returns the error that a chat would get for saturation alone, and the key's rate headers."""

@@ -16,10 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from edge.api.dialects import CHATS
 from edge.chat.edge_state import EdgeState
 from edge.http.http_chat import REFUSAL_HEADERS
+from edge.messages.errors import is_for_messages, render_error
 from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.http.asgi import Headers
+from services.chassis.sentence import Sentence
 
 # Every path below it needs a key, whatever the method.
 _KEYED_PATHS: Final = "/v1/"
@@ -39,9 +41,13 @@ async def answer_error(request: Request, error: Exception) -> Response:
     else:
         refusal = _to_refusal(request, edge, error)
     forget_origin(error)
-    edge.record_refusal(refusal, request.state.request_id)
-    response = Response(error_body(refusal), refusal.wire.http_status, media_type="application/json")
-    response.raw_headers += [*error_headers(refusal), *headers]
+    request_id: str = request.state.request_id
+    edge.record_refusal(refusal, request_id)
+    body, of_dialect = error_body(refusal), Headers()
+    if is_for_messages(request.scope):
+        body, of_dialect = render_error(refusal, request_id)
+    response = Response(body, refusal.wire.http_status, media_type="application/json")
+    response.raw_headers += [*error_headers(refusal), *headers, *of_dialect]
     return response
 
 
@@ -77,7 +83,7 @@ def _to_refusal(request: Request, edge: EdgeState, error: Exception) -> LegatoEr
         case RequestValidationError():
             return _invalid_parameter(error)
         case HTTPException(status_code=404):
-            return LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
+            return LegatoError(Reason.NOT_FOUND, Sentence("endpoint_unknown"))
     edge.log.failure("request.failed", error, request_id=request.state.request_id)
     return internal_error()
 
@@ -89,13 +95,15 @@ async def _refuse_method(request: Request, edge: EdgeState) -> LegatoError:
             await edge.principals.identify(request.scope, None)
         except LegatoError as refusal:
             return refusal
-    return LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")
+    return LegatoError(Reason.METHOD_NOT_ALLOWED, Sentence("method_not_allowed"))
 
 
 def _invalid_parameter(error: RequestValidationError) -> LegatoError:
     """Names the first parameter that is wrong. The framework's messages say what was expected, not what was sent."""
     first = error.errors()[0]
     if first["type"] == "extra_forbidden":
-        return LegatoError(Reason.REQUEST_INVALID, "This endpoint does not have such a parameter.")
+        return LegatoError(Reason.REQUEST_INVALID, Sentence("parameter_unknown"))
     name = str(first["loc"][1])
-    return LegatoError(Reason.REQUEST_INVALID, f"{name}: {first['msg']}.", param=name)
+    return LegatoError(
+        Reason.REQUEST_INVALID, Sentence("parameter_invalid", name=name, expected=first["msg"]), param=name
+    )

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import HEADERS, NULL, errors, header_refs, replace_in
+from edge.api.messages_schema import MessageAnswer, MessagesRequest
 from edge.api.response_schema import Response, ResponseEvent, ResponseRequest
 from services.chassis.http.security_headers import security_headers
 
@@ -25,7 +26,16 @@ _VALIDATION_STATUS: Final = "422"
 _VALIDATION_SCHEMAS: Final = ("HTTPValidationError", "ValidationError")
 _ASSETS: Final = "/docs/assets"
 # The bodies of chats, in each dialect.
-_STRUCTS: Final = (ChatRequest, ChatCompletion, ChatCompletionChunk, ResponseRequest, Response, ResponseEvent)
+_STRUCTS: Final = (
+    ChatRequest,
+    ChatCompletion,
+    ChatCompletionChunk,
+    MessagesRequest,
+    MessageAnswer,
+    ResponseRequest,
+    Response,
+    ResponseEvent,
+)
 
 router = APIRouter()
 docs_router = APIRouter(include_in_schema=False)
@@ -68,8 +78,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
     _, structs = msgspec.json.schema_components(_STRUCTS, ref_template=_REF)
     components["schemas"] = dict(sorted({**components["schemas"], **_without_null_defaults(structs)}.items()))
     components["headers"] = HEADERS
-    described: dict[str, Any] = replace_in(document, NULL, None)
-    return described
+    complete: dict[str, Any] = replace_in(document, NULL, None)
+    return complete
 
 
 def _name_scope(operation: dict[str, Any]) -> None:

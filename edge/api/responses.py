@@ -16,6 +16,7 @@ from edge.wire.response_json import ResponseObject
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 router = APIRouter(tags=["Responses"])
 
@@ -138,4 +139,4 @@ async def create_response(
     """Answers as one JSON object or, with `stream`, as typed server-sent events. Nothing is stored: every request has
     the whole conversation. It is charged and limited like a chat completion."""
     # Only for a path that is taken for this one, such as one with a line feed at its end.
-    raise LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
+    raise LegatoError(Reason.NOT_FOUND, Sentence("endpoint_unknown"))

@@ -44,6 +44,6 @@ class HttpChat(IncomingChat):
         self.scope["state"][REFUSAL_HEADERS] = rates
 
     @staticmethod
-    def render_error(error: LegatoError, request_id: str) -> bytes:
-        """Renders the body of a response to an error."""
-        return error_body(error)
+    def render_error(error: LegatoError, request_id: str) -> tuple[bytes, Headers]:
+        """Renders the body of a response to an error, and the headers of the dialect."""
+        return error_body(error), []

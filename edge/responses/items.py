@@ -15,6 +15,7 @@ from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
 from edge.wire.checked_json import decode_part, invalid
 from edge.wire.custom_tools import to_arguments
 from edge.wire.request_fields import ABSENT, NULL
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _QUOTE: Final = ord('"')
@@ -40,7 +41,7 @@ class _InputItem(Struct):
     def need(self, place: str, *fields: str) -> None:
         for name in fields:
             if getattr(self, name) in (None, ABSENT, NULL) or (name == "call_id" and not self.call_id):
-                raise invalid(f"{place}.{name} is missing.", f"{place}.{name}")
+                raise invalid(Sentence("field_missing", name=f"{place}.{name}"), f"{place}.{name}")
 
 
 class _SaidPart(Struct):
@@ -102,10 +103,9 @@ class InputReader:
             case "reasoning":
                 self._take_reasoning()
             case "item_reference":
-                raise invalid("Nothing is stored here: send items in full (in some clients with store: false).", name)
+                raise invalid(Sentence("items_not_stored"), name)
             case kind if kind != "web_search_call":
-                message = "Items are messages, calls of functions and custom tools, their outputs and reasoning."
-                raise invalid(message, f"{name}.type")
+                raise invalid(Sentence("item_kinds"), f"{name}.type")
 
     async def _add_message(self, item: _InputItem, place: str) -> None:
         texts, refusals = await self._read_content(item.content, place)
@@ -116,7 +116,7 @@ class InputReader:
             self._turn.texts += texts
             self._turn.refusals += refusals
         elif not texts:
-            raise invalid(f"{place} must not be empty.", place)
+            raise invalid(Sentence("content_empty", name=place), place)
         else:
             self._close_turn()
             self._say({"role": item.role, "content": _content(texts)})
@@ -160,8 +160,7 @@ class InputReader:
             elif part.type in _TEXT_PARTS:
                 texts.append(_checked_text(part.text, f"{name}.text"))
             else:
-                message = "Content parts must be input_text or output_text: images, files and audio are not supported."
-                raise invalid(message, place)
+                raise invalid(Sentence("response_part_form"), place)
             await self._yielder.spend(BYTES_PER_ELEMENT)
         return texts, refusals
 

@@ -16,16 +16,11 @@ from edge.wire.checked_json import SLICE_BYTES, check_field, check_utf8, decode_
 from edge.wire.request_fields import ABSENT
 from edge.wire.response_fields import ReasoningOptions, ResponseBody, ResponseBodyOfKnownFields, TextOptions
 from edge.wire.value_limit import check_values
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 # What needs something stored, and what to do instead.
-_STORED: Final = {
-    "background": "wait for the answer, or stream it",
-    "context_management": "send a shorter input",
-    "conversation": "send the whole conversation as input",
-    "previous_response_id": "send the whole conversation as input",
-    "prompt": "send it as instructions and input",
-}
+_STORED: Final = ("background", "context_management", "conversation", "previous_response_id", "prompt")
 # Names of a chat's fields, where errors of its validation and of models have another name here.
 _PARAMS: Final = {
     "messages": "input",
@@ -109,12 +104,12 @@ def rename_param(param: str | None) -> str | None:
 
 def _refuse_what_is_not_offered(body: ResponseBody) -> None:
     if body.store:
-        raise invalid("Nothing is stored here: store must be false or absent.", "store")
-    for name, instead in _STORED.items():
+        raise invalid(Sentence("store_not_false"), "store")
+    for name in _STORED:
         if present(getattr(body, name)) not in (b"", b"false", b"[]"):
-            raise invalid(f"{name} is not supported, since nothing is stored here: {instead}.", name)
+            raise invalid(Sentence("field_needs_store", name=name), name)
     if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
-        raise invalid("logprobs are not supported.", "top_logprobs" if body.top_logprobs else "include")
+        raise invalid(Sentence("logprobs_not_supported"), "top_logprobs" if body.top_logprobs else "include")
     check_field("metadata", present(body.metadata), _metadata_decoder)
 
 
@@ -143,7 +138,7 @@ def _response_format(format_json: Raw) -> dict[str, object] | None:
     if wanted.type != "json_schema":
         return {"type": wanted.type}
     if not present(wanted.schema):
-        raise invalid("text.format.schema is missing.", "text.format.schema")
+        raise invalid(Sentence("field_missing", name="text.format.schema"), "text.format.schema")
     fields = {name: value for name in _SCHEMA_FIELDS if (value := getattr(wanted, name)) is not None}
     return {"type": wanted.type, wanted.type: fields}
 
@@ -151,7 +146,7 @@ def _response_format(format_json: Raw) -> dict[str, object] | None:
 async def _read_messages(body: ResponseBody, tools: OfferedTools, yielder: Yielder) -> list[bytes]:
     given = present(body.input)
     if not given:
-        raise invalid("input is missing.", "input")
+        raise invalid(Sentence("field_missing", name="input"), "input")
     messages = []
     if instructions := present(body.instructions):
         decode_part(_text_decoder, instructions, "instructions")
@@ -160,7 +155,7 @@ async def _read_messages(body: ResponseBody, tools: OfferedTools, yielder: Yield
         return [*messages, _encode({"role": "user", "content": Raw(given)})]
     said = await InputReader(tools, yielder).read(decode_part(_input_decoder, given, "input"))
     if not said:
-        raise invalid("input must have a message.", "input")
+        raise invalid(Sentence("content_empty", name="input"), "input")
     return messages + said
 
 

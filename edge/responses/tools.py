@@ -16,6 +16,7 @@ from edge.wire.chat_request import BYTES_PER_ELEMENT, check_tool_count
 from edge.wire.checked_json import LARGEST_FIELD_BYTES, decode_part, invalid, present
 from edge.wire.custom_tools import define_function
 from edge.wire.request_fields import ABSENT
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _FUNCTION_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -120,7 +121,7 @@ async def _add_tools(
         tool = decode_part(_tool_decoder, raw_tool, name)
         if tool.type in _FUNCTIONS or (tool.type == "namespace" and group is None):
             if not tool.name:
-                raise invalid(f"{name}.name is missing.", f"{name}.name")
+                raise invalid(Sentence("field_missing", name=f"{name}.name"), f"{name}.name")
             if tool.type == "namespace":
                 await _add_tools(tools, tool.tools or [], f"{name}.tools", yielder, tool)
                 continue
@@ -132,8 +133,7 @@ async def _add_tools(
         elif tool.type.startswith(_SEARCHES) and group is None:
             tools.has_search = True
         else:
-            message = "Only tools of the types function, custom, namespace and web_search are supported."
-            raise invalid(message, f"{name}.type")
+            raise invalid(Sentence("tool_kinds"), f"{name}.type")
         await yielder.spend(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT)
 
 
@@ -143,7 +143,7 @@ def _definition(tool: _GivenTool, place: str) -> dict[str, object]:
         return define_function(tool.description or "", form.syntax, form.definition)
     parameters = present(tool.parameters)
     if parameters and not parameters.startswith(b"{"):
-        raise invalid(f"{place}.parameters: Expected a JSON object.", f"{place}.parameters")
+        raise invalid(Sentence("object_expected", name=f"{place}.parameters"), f"{place}.parameters")
     fields = {"description": tool.description, "parameters": Raw(parameters), "strict": tool.strict}
     return {name: value for name, value in fields.items() if value not in (None, "", ABSENT)}
 
@@ -155,7 +155,7 @@ def choose_tools(choice_json: Raw, tools: OfferedTools) -> tuple[bytes, bool]:
     if not given:
         return b"", False
     if len(given) > LARGEST_FIELD_BYTES:
-        raise invalid(f"tool_choice is larger than {LARGEST_FIELD_BYTES} bytes.", "tool_choice")
+        raise invalid(Sentence("field_too_large", name="tool_choice", most_bytes=LARGEST_FIELD_BYTES), "tool_choice")
     choice = decode_part(_choice_decoder, given, "tool_choice")
     if tools.has_search and not tools.functions and choice != "none":
         # With a choice, the chat would not search. It does not have to.
@@ -168,15 +168,15 @@ def choose_tools(choice_json: Raw, tools: OfferedTools) -> tuple[bytes, bool]:
         allowed = {_chosen(each, tools) for each in choice.tools if not each.type.startswith(_SEARCHES)}
         tools.functions = {name: function for name, function in tools.functions.items() if name in allowed}
         if not tools.functions:
-            raise invalid("tool_choice allows no tool that is in tools.", "tool_choice")
+            raise invalid(Sentence("tool_choice_allows_none"), "tool_choice")
         return _encode(choice.mode), False
     name = _chosen(choice, tools)
     if name not in tools.functions:
-        raise invalid("tool_choice names a tool that is not in tools.", "tool_choice")
+        raise invalid(Sentence("tool_choice_tool_unknown"), "tool_choice")
     return _encode({"type": "function", "function": {"name": name}}), False
 
 
 def _chosen(chosen: _ChosenTool, tools: OfferedTools) -> str:
     if chosen.type not in _FUNCTIONS:
-        raise invalid("tool_choice: Only tools of the types function and custom can be chosen.", "tool_choice")
+        raise invalid(Sentence("tool_choice_kinds"), "tool_choice")
     return tools.function_name(chosen.namespace, chosen.name or "")

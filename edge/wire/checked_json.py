@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 
 from edge.wire.request_fields import NULL
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 DecodedT = TypeVar("DecodedT")
@@ -47,7 +48,7 @@ async def check_utf8(body: bytes, yielder: Yielder) -> None:
             decoder.decode(view[begin:end], final=end >= len(body))
             await yielder.spend((min(end, len(body)) - begin) // 4)
     except UnicodeDecodeError:
-        raise invalid("The body is not valid UTF-8.") from None
+        raise invalid(Sentence("body_not_utf8")) from None
 
 
 def decode_known(
@@ -79,7 +80,7 @@ def present(value: Raw) -> bytes:
 def check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
     """Checks a field of small size."""
     if len(given) > LARGEST_FIELD_BYTES:
-        raise invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
+        raise invalid(Sentence("field_too_large", name=name, most_bytes=LARGEST_FIELD_BYTES), name)
     if given:
         decode_part(decoder, given, name)
 
@@ -91,9 +92,9 @@ def decode_part(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, nam
     except msgspec.ValidationError as error:
         raise _mistyped(str(error), name) from None
     except msgspec.DecodeError:
-        raise invalid("The body is not valid JSON.", name or None) from None
+        raise invalid(Sentence("body_not_json"), name or None) from None
     except RecursionError:
-        raise invalid("The body is nested too deeply.", name or None) from None
+        raise invalid(Sentence("body_nested"), name or None) from None
 
 
 def _mistyped(sentence: str, name: str) -> LegatoError:
@@ -103,8 +104,9 @@ def _mistyped(sentence: str, name: str) -> LegatoError:
     said = _PLACE.sub("", sentence)
     if not _SAFE.match(said):
         said = "This value is not one of those accepted here"
-    return invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
+    expected = said.replace("`", "'")
+    return invalid(Sentence("parameter_invalid", name=path or "body", expected=expected), path or None)
 
 
-def invalid(message: str, param: str | None = None) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def invalid(sentence: Sentence, param: str | None = None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

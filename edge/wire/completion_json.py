@@ -1,6 +1,7 @@
 """Renders the router's responses as OpenAI's chunks or as one whole completion."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -9,10 +10,14 @@ from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.response_writer import COMMENT
+from services.rules.usage import COLUMNS, parts_of
 
 # The prefix of a completion's id, before the id of its request.
 COMPLETION_PREFIX = "chatcmpl-"
 DONE = b"data: [DONE]\n\n"
+
+# The objects of an answer's usage that break counts down.
+DETAILS: Final = {f"{whole}_details": parts for whole in COLUMNS if (parts := parts_of(whole))}
 
 _encode = msgspec.json.encode
 DELTA_END = b'},"finish_reason":null}]}\n\n'
@@ -24,7 +29,7 @@ def usage_object(usage: Usage, cut_by: str = "") -> dict[str, object]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        **{details: {part: getattr(usage, part) for part in parts} for details, parts in DETAILS.items()},
         **({"x-legato-end": cut_by} if cut_by else {}),
     }
 

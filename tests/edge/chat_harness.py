@@ -66,6 +66,9 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
     async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
         return pb.ListModelsResponse()
 
+    async def CountTokens(self, request: Any, context: Any) -> pb.CountTokensResponse:
+        return pb.CountTokensResponse()
+
 
 class ChatHarness:
     """Everything that a chat needs, and what its client has received."""

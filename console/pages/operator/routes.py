@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from console.display.language import N_, _
 from console.display.model_health import FAILING, RECOVERING, UNKNOWN, while_closed
-from console.display.service_words import service_words
+from console.display.sentences import in_words
 from console.services import RouterCalls
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
@@ -161,7 +161,7 @@ def _compared(
     for each in by_role[pb.CALL_ROLE_BASELINE]:
         baseline.add(each)
     new = [(role, each) for role, each in sums if role != ROLES[pb.CALL_ROLE_BASELINE]]
-    verdicts = [(role, service_words(compare(baseline, each))) for role, each in new]
+    verdicts = [(role, in_words(compare(baseline, each))) for role, each in new]
     return sums, verdicts
 
 
@@ -182,7 +182,8 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
         try:
             return await ask(name, router)
         except LegatoError as error:
-            return RouterRoutes(name, [], error.message, file=StagedFile(mistakes=(error.message,)))
+            told = in_words(error.sentence)
+            return RouterRoutes(name, [], told, file=StagedFile(mistakes=(told,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))
 

@@ -257,6 +257,48 @@ class ChatOpen(_message.Message):
 Global___ChatOpen: _TypeAlias = ChatOpen  # noqa: Y015
 
 @_typing.final
+class CountTokensRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chat(self) -> Global___ChatOpen:
+        """Without a grant."""
+
+    def __init__(
+        self,
+        *,
+        chat: Global___ChatOpen | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountTokensRequest: _TypeAlias = CountTokensRequest  # noqa: Y015
+
+@_typing.final
+class CountTokensResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    tokens: _builtins.int
+    """With the character, as the first model of the class usually counts."""
+    def __init__(
+        self,
+        *,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountTokensResponse: _TypeAlias = CountTokensResponse  # noqa: Y015
+
+@_typing.final
 class Grant(_message.Message):
     """What the caller's hold covers, in tokens; absolute, never a difference."""
 
@@ -770,6 +812,7 @@ class Target(_message.Message):
     OTHER_REGION_FIELD_NUMBER: _builtins.int
     CUTS_PROMPTS_FROM_TOKENS_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
+    LEARNED_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -806,6 +849,10 @@ class Target(_message.Message):
     def canary(self) -> Global___Canary:
         """Set if the model is tried before the tiers, for some accounts; it has no tier here."""
 
+    @_builtins.property
+    def learned(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What refusals have told of the parameters that it takes, beyond what is known of it, such as "efforts low/high"."""
+
     def __init__(
         self,
         *,
@@ -826,10 +873,11 @@ class Target(_message.Message):
         other_region: _builtins.str = ...,
         cuts_prompts_from_tokens: _builtins.int | None = ...,
         share: _builtins.int | None = ...,
+        learned: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "learned", b"learned", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015

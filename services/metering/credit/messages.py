@@ -9,8 +9,10 @@ from legato_protos.type.v1 import model_call_pb2, usage_pb2
 from services.chassis.access_tokens import current_access
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.sentence import Sentence
+from services.chassis.sentence_messages import to_sentence_message
 from services.metering.credit.model_calls import ModelCall, encode_calls
-from services.metering.credit.prices import Price, Prices, Usage
+from services.metering.credit.prices import Price, Prices
 from services.metering.credit.records import (
     COMMAND_LINE,
     LONGEST_MS,
@@ -33,6 +35,7 @@ from services.metering.credit.records import (
 )
 from services.metering.messages import ID, LARGEST_TOKENS, check_ids, check_tokens, checked_id, checked_limit, invalid
 from services.rules.model_classes import CLASSES
+from services.rules.usage import Usage, counts_of, named, usage_of, with_bounded_parts
 
 LONGEST_ROUTES_VERSION: Final = 64
 # Of a provider or a model.
@@ -89,7 +92,7 @@ def from_price(version: int, price: Price) -> pb.Price:
 
 def to_extend(request: pb.ExtendRequest) -> Extend:
     if request.total_nanos < 0:
-        raise invalid("An amount must not be negative.", "total_nanos")
+        raise invalid(Sentence("amount_negative"), "total_nanos")
     request_id, account_id = request.request_id, request.account_id
     check_ids(request_id, account_id=account_id)
     return Extend(request_id, account_id, request.total_nanos, _usage(request.delivered))
@@ -104,7 +107,8 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
         balance_nanos=answer.balance_nanos,
     )
     if answer.spend_limit is not None:
-        response.spend_limit.message = answer.spend_limit.message
+        response.spend_limit.message = str(answer.spend_limit.sentence)
+        response.spend_limit.sentence.CopyFrom(to_sentence_message(answer.spend_limit.sentence))
         if answer.spend_limit.retry_after_s is not None:
             response.spend_limit.retry_after.FromMicroseconds(round(answer.spend_limit.retry_after_s * 1e6))
     return response
@@ -112,7 +116,7 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
 
 def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
     if len(request.deliveries) > MOST_DELIVERIES:
-        raise invalid(f"At most {MOST_DELIVERIES} deliveries can be reported at once.", "deliveries")
+        raise invalid(Sentence("deliveries_most", most=MOST_DELIVERIES), "deliveries")
     checkpoints = []
     for delivery in request.deliveries:
         request_id, account_id = delivery.request_id, delivery.account_id
@@ -124,7 +128,7 @@ def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
 def to_settle(request: pb.SettleRequest) -> Settle:
     basis = BASES.get(request.basis)
     if basis is None:
-        raise invalid("A settlement must say where its counts come from.", "basis")
+        raise invalid(Sentence("settlement_basis_missing"), "basis")
     request_id, account_id = request.request_id, request.account_id
     check_ids(request_id, account_id=account_id)
     # Cut instead of refused: a refused settlement would be retried forever.
@@ -155,11 +159,7 @@ def from_unmatched(settle: Settle, prices: Prices, now_us: int) -> pb.UnmatchedS
         account_id=settle.account_id,
         key_id=settle.key_id,
         class_id=settle.class_id,
-        usage=usage_pb2.Usage(
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-        ),
+        usage=usage_pb2.Usage(**named(usage)),
         cost_nanos=0 if price is None else price.cost_nanos(usage),
     )
 
@@ -174,16 +174,13 @@ def to_missing_hold(settle: Settle) -> Reserve:
 
 def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
     """Counts that are too large are cut, too."""
-    usage, cost_nanos = given.usage, given.cost_nanos
-    prompt_tokens = _bounded(usage.prompt_tokens, LARGEST_TOKENS)
+    usage = with_bounded_parts(Usage(*(_bounded(count, LARGEST_TOKENS) for count in counts_of(given.usage))))
     return ModelCall(
         provider=given.provider[:LONGEST_NAME],
         model_name=given.model_name[:LONGEST_NAME],
-        prompt_tokens=prompt_tokens,
-        cached_tokens=_bounded(usage.cached_tokens, prompt_tokens),
-        cache_write_tokens=_bounded(given.cache_write_tokens, prompt_tokens),
-        completion_tokens=_bounded(usage.completion_tokens, LARGEST_TOKENS),
-        cost_nanos=_bounded(cost_nanos, LARGEST_BOOKING_NANOS) if given.HasField("cost_nanos") else None,
+        usage=usage,
+        cache_write_tokens=_bounded(given.cache_write_tokens, usage.prompt_tokens),
+        cost_nanos=_bounded(given.cost_nanos, LARGEST_BOOKING_NANOS) if given.HasField("cost_nanos") else None,
     )
 
 
@@ -217,7 +214,7 @@ def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
 
 def to_grant(request: pb.GrantCreditsRequest) -> Grant:
     if not 0 < request.amount_nanos <= LARGEST_BOOKING_NANOS:
-        raise invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
+        raise invalid(Sentence("grant_amount"), "amount_nanos")
     return Grant(
         operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
@@ -228,10 +225,10 @@ def to_grant(request: pb.GrantCreditsRequest) -> Grant:
 
 def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
     if not 0 < abs(request.amount_nanos) <= LARGEST_BOOKING_NANOS:
-        raise invalid("An adjustment must not be zero, and at most a million dollars.", "amount_nanos")
+        raise invalid(Sentence("adjustment_amount"), "amount_nanos")
     reason = request.reason.strip()
     if not 1 <= len(reason) <= LONGEST_REASON or not reason.isprintable():
-        raise invalid(f"An adjustment needs a reason of 1 to {LONGEST_REASON} printable characters.", "reason")
+        raise invalid(Sentence("adjustment_reason", most=LONGEST_REASON), "reason")
     return Adjust(
         operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
@@ -247,21 +244,21 @@ def from_account(account: AccountBalance) -> pb.Balance:
 
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
     if len(given.key_digest) != DIGEST_BYTES or len(given.body_digest) != DIGEST_BYTES:
-        raise invalid(f"A claim is made of two digests of {DIGEST_BYTES} bytes.", "claim")
+        raise invalid(Sentence("claim_digests", size_bytes=DIGEST_BYTES), "claim")
     return IdempotencyClaim(given.key_digest, given.body_digest)
 
 
 def _usage(given: usage_pb2.Usage) -> Usage:
-    prompt_tokens, cached_tokens, completion_tokens = given.prompt_tokens, given.cached_tokens, given.completion_tokens
-    check_tokens(prompt_tokens, cached_tokens, completion_tokens)
-    # Clamped to the prompt's tokens, whatever a provider says. A refused settlement would be retried forever.
-    return Usage(prompt_tokens, min(cached_tokens, prompt_tokens), completion_tokens)
+    usage = usage_of(given)
+    check_tokens(*counts_of(usage))
+    # Clamped to the whole, whatever a provider says. A refused settlement would be retried forever.
+    return with_bounded_parts(usage)
 
 
 def _end(given: "pb.End.ValueType") -> End:
     end = ENDS.get(given)
     if end is None:
-        raise invalid("It must be said how the request ended.", "end")
+        raise invalid(Sentence("end_missing"), "end")
     return end
 
 

@@ -12,18 +12,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.rules.cost import cost_nanos
 from services.rules.model_classes import CLASSES
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Token counts of a request; cached tokens are included in the prompt's."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-
 
 # A million dollars: above it, a request's cost might overflow the database's integers.
 LARGEST_PRICE_NANOS: Final = 10**15
@@ -113,7 +105,7 @@ class Prices:
     def of_version(self, version: int, class_id: str) -> Price:
         price = self._versions[version].get(class_id)
         if price is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "This class has no price.", param="class_id")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("class_without_price"), param="class_id")
         return price
 
     @property

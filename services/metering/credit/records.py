@@ -4,7 +4,9 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from services.metering.credit.prices import Price, Usage
+from services.chassis.sentence import Sentence
+from services.metering.credit.prices import Price
+from services.rules.usage import Usage, usage_of
 
 State = Literal["held", "settled", "void", "swept"]
 Kind = Literal["grant", "adjustment", "charge", "late_charge", "loss"]
@@ -88,7 +90,7 @@ class Hold(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> Usage:
-        return Usage(self.prompt_tokens, self.cached_tokens, self.completion_tokens)
+        return usage_of(self)
 
     @property
     def booked_nanos(self) -> int:
@@ -232,7 +234,7 @@ class Extended(msgspec.Struct, frozen=True):
 class SpendLimitReached(msgspec.Struct, frozen=True):
     """A spend limit that leaves less than a request needs, even if no other request runs."""
 
-    message: str
+    sentence: Sentence
     # Until it starts anew; None: it never does.
     retry_after_s: float | None = None
 

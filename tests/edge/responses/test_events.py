@@ -12,6 +12,7 @@ from edge.wire.response_json import ResponseObject
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.responses.conversions import convert
 from tests.edge.responses.typed_events import check_response, kinds, read_events
 
@@ -24,6 +25,7 @@ TOOLS = OfferedTools(
         "apply_patch": NamedTool("apply_patch", is_custom=True),
     }
 )
+
 HELLO = ChatResponse(contents=["Hel", "lo"])
 
 
@@ -202,11 +204,14 @@ def test_a_whole_answer_is_what_the_stream_ends_with(pieces: tuple[ChatResponse,
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted."), "server_error"),
-        (LegatoError(Reason.KEY_INVALID, "The API key is not valid."), "invalid_api_key"),
-        (LegatoError(Reason.SATURATED, "Please retry.", retry_after_s=1), "rate_limit_exceeded"),
-        (LegatoError(Reason.CREDITS_EXHAUSTED, "No credit."), "insufficient_quota"),
-        (LegatoError(Reason.CONTEXT_EXCEEDED, "Too long.", param="messages"), "context_length_exceeded"),
+        (LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model's answer was interrupted.")), "server_error"),
+        (LegatoError(Reason.KEY_INVALID, Sentence.verbatim("The API key is not valid.")), "invalid_api_key"),
+        (LegatoError(Reason.SATURATED, Sentence.verbatim("Please retry."), retry_after_s=1), "rate_limit_exceeded"),
+        (LegatoError(Reason.CREDITS_EXHAUSTED, Sentence.verbatim("No credit.")), "insufficient_quota"),
+        (
+            LegatoError(Reason.CONTEXT_EXCEEDED, Sentence.verbatim("Too long."), param="messages"),
+            "context_length_exceeded",
+        ),
     ],
 )
 def test_a_failure_is_an_error_that_clients_raise_and_a_response_that_failed(error: LegatoError, code: str) -> None:

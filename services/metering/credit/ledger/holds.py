@@ -6,9 +6,10 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.money import format_usd
+from services.chassis.sentence import Sentence
 from services.metering.credit.calendar import next_month_us
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
 from services.metering.credit.records import (
     DAY_US,
     HOUR_US,
@@ -31,6 +32,7 @@ from services.metering.credit.records import (
     Swept,
     Void,
 )
+from services.rules.usage import Usage, named
 
 # Reasons of losses: neither the hold nor free credit covered it; a spend limit kept free credit from covering it; or
 # its delivery is unconfirmed.
@@ -81,9 +83,7 @@ def booking(
         price_version=hold.price_version,
         hour_us=charged_hour_us(hold, context.now_us),
         requests=1 if is_first else 0,
-        prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
-        cached_tokens=usage.cached_tokens - counted.cached_tokens,
-        completion_tokens=usage.completion_tokens - counted.completion_tokens,
+        **named(usage.minus(counted)),
         basis=basis,
         end=end,
         reason=BEYOND_CREDIT if loss_nanos else None,
@@ -100,7 +100,7 @@ class UnmatchedSettlement(LegatoError):
     its record for an investigation, so this is no ordinary refusal."""
 
     def __init__(self) -> None:
-        super().__init__(Reason.NOT_FOUND, "This request cannot be settled: its credit is not held.")
+        super().__init__(Reason.NOT_FOUND, Sentence("credit_not_held"))
 
 
 def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
@@ -199,9 +199,7 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
     hold = replace(
         hold,
         state="settled",
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
+        **named(usage),
         basis=operation.basis,
         charged_nanos=hold.charged_nanos + charge_nanos,
         loss_nanos=cost_nanos - hold.charged_nanos - charge_nanos,
@@ -291,11 +289,10 @@ def _refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold 
     if claimant is not None and claimant.state == "void":
         return
     if found.body_digest != asked.body_digest:
-        message = "This Idempotency-Key was used for another request. Use a new key for each request."
-        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
+        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, Sentence("idempotency_key_reused"), param="Idempotency-Key")
     raise LegatoError(
         Reason.REQUEST_REPEATED,
-        f"A request with this Idempotency-Key is running or has ended: {found.request_id}.",
+        Sentence("request_repeated", request_id=found.request_id),
         original_request_id=found.request_id,
     )
 
@@ -319,13 +316,7 @@ def _at_checkpoint(hold: Hold, delivered: Usage, context: RuleContext) -> Hold:
 
 
 def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
-    return replace(
-        hold,
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
-        basis=basis,
-    )
+    return replace(hold, **named(usage), basis=basis)
 
 
 def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> AccountBalance:
@@ -337,20 +328,18 @@ def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> A
 
 
 def _resolved() -> LegatoError:
-    return LegatoError(Reason.REQUEST_RESOLVED, "This request has ended, or was never reserved.")
+    return LegatoError(Reason.REQUEST_RESOLVED, Sentence("request_resolved"))
 
 
 def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:
     if account.spendable_nanos < least_nanos:
-        message = "The account's credit does not cover this request."
+        sentence = Sentence("credit_too_small")
         if account.owed_nanos:
-            message += f" It owes {format_usd(account.owed_nanos)} USD for a payment that was returned."
-        return LegatoError(Reason.CREDITS_EXHAUSTED, message)
+            sentence = Sentence("credit_too_small_owed", owed=format_usd(account.owed_nanos))
+        return LegatoError(Reason.CREDITS_EXHAUSTED, sentence)
     return credits_held()
 
 
 def _too_many_at_once(concurrent_requests: int) -> LegatoError:
-    message = (
-        f"Too many requests with this key at once: its limit is {concurrent_requests}. Please retry when one has ended."
-    )
-    return LegatoError(Reason.TOO_MANY_AT_ONCE, message, retry_after_s=1)
+    sentence = Sentence("concurrent_requests", most=concurrent_requests)
+    return LegatoError(Reason.TOO_MANY_AT_ONCE, sentence, retry_after_s=1)
