@@ -28,6 +28,7 @@ SECRETS: dict[str, dict[str, str]] = {
     "valkey": {"url": "metering/valkey-url", "valkey.conf": "valkey/valkey.conf"},
     "key-peppers": {"peppers": "auth/key-peppers"},
     "grounding": {"key": "router/grounding-key"},
+    "reasoning": {"key": "router/reasoning-key"},
     "credential-encryption-key": {"key": "auth/credential-encryption-key"},
     "access-token-signing-key": {"key": "auth/access-token-signing-key"},
     "access-token-public-keys": {"keys": "router/access-token-public-keys"},

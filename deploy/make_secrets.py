@@ -45,6 +45,7 @@ def make_secrets(home: Path) -> None:
     valkey_password = _kept(home / "authority" / "valkey-password", secrets.token_hex)
     _kept(home / "auth" / "key-peppers", lambda: f"1:{secrets.token_hex(32)}")
     _kept(home / "router" / "grounding-key", lambda: f"1:{secrets.token_hex(32)}")
+    _kept(home / "router" / "reasoning-key", lambda: f"1:{secrets.token_hex(32)}")
     _kept(home / "auth" / "credential-encryption-key", lambda: f"1:{secrets.token_hex(32)}")
     _make_access_token_keys(home)
     _kept(home / "grafana" / "password", secrets.token_hex)

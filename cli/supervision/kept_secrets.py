@@ -2,7 +2,8 @@
 
 A secret is generated when it is first needed. Without the peppers no key is known; without the grounding key notes and
 documents cannot be read; without the credential key users' email addresses are unknown, and passwords no longer sign
-in. A new pair of keys for access tokens ends no session: tokens are valid for a minute.
+in. With a new reasoning key, models have forgotten what they thought in the conversations that run. A new pair of keys
+for access tokens ends no session: tokens are valid for a minute.
 """
 
 import secrets
@@ -10,7 +11,12 @@ from pathlib import Path
 
 from cli.supervision import completeness
 from cli.supervision.data_folder import unusable, write_private
-from cli.supervision.environment import CREDENTIAL_KEY_VARIABLE, GROUNDING_KEY_VARIABLE, PEPPERS_VARIABLE
+from cli.supervision.environment import (
+    CREDENTIAL_KEY_VARIABLE,
+    GROUNDING_KEY_VARIABLE,
+    PEPPERS_VARIABLE,
+    REASONING_KEY_VARIABLE,
+)
 from cli.supervision.settings import UpSettings
 from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE
 
@@ -23,6 +29,7 @@ def secrets_for(settings: UpSettings, data: Path) -> dict[str, str]:
         return {
             PEPPERS_VARIABLE: settings.key_peppers or _key_peppers(settings, data),
             GROUNDING_KEY_VARIABLE: settings.grounding_key or (_kept(data / "grounding-key") if has_grounding else ""),
+            REASONING_KEY_VARIABLE: settings.reasoning_key or _kept(data / "reasoning-key"),
             CREDENTIAL_KEY_VARIABLE: settings.credential_encryption_key or _kept(data / "credential-key"),
             SIGNING_KEY_VARIABLE: signing_key,
             PUBLIC_KEYS_VARIABLE: public_keys,

@@ -13,6 +13,7 @@ from cli.supervision.environment import (
     LOCAL_MODEL,
     PAYMENTS,
     PEPPERS_VARIABLE,
+    REASONING_KEY_VARIABLE,
     environment_of,
 )
 from cli.supervision.health import HealthProbe
@@ -105,8 +106,9 @@ def _service(installation: Installation, service: str, number: int, name: str) -
         own["LEGATO_CONSOLE_URL"] = installation.console_url
         for variable in (PEPPERS_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE):
             own[variable] = installation.secrets.get(variable, "")
-    if service == "router" and (grounding_key := installation.secrets.get(GROUNDING_KEY_VARIABLE)):
-        own[GROUNDING_KEY_VARIABLE] = grounding_key
+    if service == "router":
+        keys = {name: installation.secrets.get(name, "") for name in (GROUNDING_KEY_VARIABLE, REASONING_KEY_VARIABLE)}
+        own |= {name: key for name, key in keys.items() if key}
     if service == "router" and count > 1:
         own |= _share_of_local_model(installation.settings, count)
     if service == "metering" and count > 1:

@@ -39,6 +39,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     memory: bool = False
     attachments: bool = False
     grounding_key: str = ""
+    # Empty: generated and kept like the peppers.
+    reasoning_key: str = ""
     # The console; on loopback, unless something in front of it ends TLS.
     console_host: str = "127.0.0.1"
     console_port: Port | None = None

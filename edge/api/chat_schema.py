@@ -80,6 +80,7 @@ class ChatRequest(fields.Body, kw_only=True):
     logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
+    include_reasoning: Annotated[bool, Meta(description="The answer tells what the model thinks.")] | None = None
     logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(description=IF_TAKEN)] | None = None
     functions: Annotated[None, Meta(description="Not supported: use `tools`.")] = None
     function_call: Annotated[None, Meta(description="Not supported: use `tools` and `tool_choice`.")] = None
@@ -147,6 +148,15 @@ class Annotation(_Response):
     url_citation: UrlCitation
 
 
+class ReasoningDetail(_Response):
+    """The model's thoughts, sealed: they are sent back as they are with the message."""
+
+    type: Literal["reasoning.encrypted"]
+    format: Literal["legato-v1"]
+    index: Literal[0]
+    data: str
+
+
 class ToolCallMade(_Response):
     """A call of one of the request's tools."""
 
@@ -162,6 +172,8 @@ class AnswerMessage(_Response):
     content: str | None
     refusal: str | None
     tool_calls: list[ToolCallMade] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning_details: list[ReasoningDetail] | UnsetType = UNSET
     annotations: list[Annotation] | UnsetType = UNSET
 
 
@@ -208,6 +220,8 @@ class Delta(_Response):
     content: str | UnsetType | None = UNSET
     refusal: str | UnsetType = UNSET
     tool_calls: list[ToolCallDelta] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning_details: list[ReasoningDetail] | UnsetType = UNSET
     annotations: list[Annotation] | UnsetType = UNSET
 
 

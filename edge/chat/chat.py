@@ -170,7 +170,7 @@ class Chat:
             if not await self._delivery.deliver(response):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.HasField("finished"):
-                return await self._finish(response.finished)
+                return await self._finish(response)
             response = await self._next_response(call)
 
     def _opening(self, grant: router.Grant) -> router.ChatRequest:
@@ -193,6 +193,7 @@ class Chat:
                 attachments=principal.attachments,
                 tells_acceptance=self._hold.tells_acceptance,
                 prompt_cache_key_digest=body.prompt_cache_key_digest,
+                shows_reasoning=body.shows_reasoning,
             )
         )
         # Not before, since a message inside another is a copy.
@@ -226,7 +227,7 @@ class Chat:
             if response.HasField("started"):
                 self._reply.record_start(response.started)
                 self._request.started = response.started
-            if response.contents or response.tool_calls or response.HasField("finished"):
+            if response.contents or response.tool_calls or response.reasoning or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, Sentence("answer_interrupted"))
 
@@ -239,7 +240,8 @@ class Chat:
         await self._tell_end("length", self._delivery.usage, metering_pb.BASIS_COUNTED, end)
         return end
 
-    async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
+    async def _finish(self, response: router.ChatResponse) -> "metering_pb.End.ValueType":
+        finished = response.finished
         counted = finished.usage_source != router.USAGE_SOURCE_PROVIDER
         basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
         spent = self._hold.spent and counted and finished.finish_reason == "length"
@@ -247,6 +249,8 @@ class Chat:
         self._request.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
+        if response.reasoning_data:
+            self._reply.add_reasoning_data(response.reasoning_data)
         await self._tell_end(finished.finish_reason, finished.usage, basis, end)
         return end
 

@@ -150,7 +150,7 @@ class PieceDelivery:
         hold enough."""
         if not await self._cover(response):
             return False
-        if response.contents or response.tool_calls:
+        if response.contents or response.tool_calls or response.reasoning:
             if not self._reply.can_write:
                 await self._reply.prepare()
             self._write(response)
@@ -212,7 +212,7 @@ def _confirm(slot: Slot) -> None:
 
 
 def _is_piece(response: ChatResponse) -> bool:
-    """Returns whether there is text or a tool call, and nothing for the chat's task."""
-    return bool(response.contents or response.tool_calls) and not (
+    """Returns whether there is text, reasoning or a tool call, and nothing for the chat's task."""
+    return bool(response.contents or response.tool_calls or response.reasoning) and not (
         response.HasField("finished") or response.HasField("need") or response.HasField("started")
     )

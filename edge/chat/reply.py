@@ -71,6 +71,10 @@ class Reply:
         """Adds citations, before the end."""
         raise NotImplementedError
 
+    def add_reasoning_data(self, data: str) -> None:
+        """Adds the sealed thoughts of the answer, before the end."""
+        raise NotImplementedError
+
     async def prepare(self) -> None:
         """Waits until a piece can be written."""
 

@@ -27,6 +27,8 @@ _STREAM_HEADERS: Headers = [
 class RenderedAnswer(Protocol):
     def cite(self, citations: Iterable[router.Citation]) -> None: ...
 
+    def add_reasoning_data(self, data: str) -> None: ...
+
 
 class AnswerEvents(RenderedAnswer, Protocol):
     """Renders an answer as events."""
@@ -62,6 +64,9 @@ class HttpReply(Reply):
 
     def cite(self, citations: Sequence[router.Citation]) -> None:
         self._answer.cite(citations)
+
+    def add_reasoning_data(self, data: str) -> None:
+        self._answer.add_reasoning_data(data)
 
     def _all_headers(self) -> Headers:
         headers = self._headers

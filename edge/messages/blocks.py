@@ -140,8 +140,8 @@ class ChatMessages:
 
 
 def _reasoning(thoughts: list[MessageBlock]) -> dict[str, object]:
-    """Returns the fields of an assistant's message for its thoughts. No model is given them again, and none needs
-    them: another may serve the next turn."""
+    """Returns the fields of an assistant's message for its thoughts. There are none: what a model needs of its own is
+    in the ids of its calls."""
     return {}
 
 

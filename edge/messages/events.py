@@ -91,6 +91,9 @@ class MessageEvents:
         """Adds citations to the block of text, before it is stopped."""
         self._citations = list(citations)
 
+    def add_reasoning_data(self, data: str) -> None:
+        """Leaves thoughts out, for which this form has no place."""
+
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         events = self._release(is_over=True)
         if self._late_texts:

@@ -90,6 +90,9 @@ class WholeMessage(Folded):
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._citations = [citation_object(citation) for citation in citations]
 
+    def add_reasoning_data(self, data: str) -> None:
+        """Leaves thoughts out, for which this form has no place."""
+
     def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         refusal = self.refusal
         content: list[object] = []

@@ -30,7 +30,7 @@ from services.chassis.timing.yielder import Yielder
 
 _SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
 _REFUSED: Final = ("compaction", "container", "inference_geo", "mcp_servers", "thread")
-# Thoughts of earlier turns are not sent to models, so there are none to clear.
+# Blocks of thoughts are not used, so there are none to clear.
 _DONE_EDITS: Final = "clear_thinking_"
 _TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _BRACE: Final = ord("{")
@@ -114,7 +114,8 @@ def _reasoning(thinking: Thinking | None, effort: str | None) -> dict[str, objec
         return {"reasoning_effort": "none"}
     fields: dict[str, object] = {} if effort is None else {"reasoning_effort": effort}
     if thinking is not None and thinking.budget_tokens:
-        fields["reasoning"] = {"max_tokens": thinking.budget_tokens}
+        # Answers in this form have no blocks of thoughts.
+        fields["reasoning"] = {"max_tokens": thinking.budget_tokens, "exclude": True}
     return fields
 
 

@@ -63,6 +63,9 @@ class ResponseEvents:
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._output.cite(citations)
 
+    def add_reasoning_data(self, data: str) -> None:
+        """Leaves thoughts out, which no item has."""
+
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         status = end_status(finish_reason)
         self._output.end(status)
@@ -111,6 +114,9 @@ class GatheredResponse:
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._output.cite(citations)
+
+    def add_reasoning_data(self, data: str) -> None:
+        """Leaves thoughts out, which no item has."""
 
     def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         output = self._output.render(end_status(finish_reason))

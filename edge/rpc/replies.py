@@ -60,6 +60,7 @@ class RpcReply(Reply):
         self._id_due: asyncio.TimerHandle | None = None
         self._is_dropped = False
         self._citations: list[pb.Citation] = []
+        self._reasoning_data = ""
         # What ended an answer that had begun.
         self.error: LegatoError | None = None
 
@@ -72,6 +73,9 @@ class RpcReply(Reply):
             pb.Citation(start_index=each.start_index, end_index=each.end_index, title=each.title, url=each.url)
             for each in citations
         ]
+
+    def add_reasoning_data(self, data: str) -> None:
+        self._reasoning_data = data
 
     def keep_alive(self) -> None:
         remaining_s = self._call.remaining_s()
@@ -154,7 +158,12 @@ class WholeReply(RpcReply):
             pb.ToolCall(id=call_id, name=name, arguments=arguments) for call_id, name, arguments in folded.tool_calls()
         ]
         message = pb.AnswerMessage(
-            text=folded.text, refusal=folded.refusal, tool_calls=calls, citations=self._citations
+            text=folded.text,
+            refusal=folded.refusal,
+            tool_calls=calls,
+            citations=self._citations,
+            reasoning=folded.reasoning,
+            reasoning_data=self._reasoning_data,
         )
         # The id may be on its way.
         await self.idle()
@@ -241,7 +250,11 @@ class StreamedReply(RpcReply):
         return message
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
-        self._end = pb.Finished(citations=self._citations, **self._ending(finish_reason, usage, cut_by))
+        self._end = pb.Finished(
+            citations=self._citations,
+            reasoning_data=self._reasoning_data,
+            **self._ending(finish_reason, usage, cut_by),
+        )
         await self._unless_stalled(self._flush())
 
     async def fail(self, error: LegatoError) -> None:
@@ -276,6 +289,9 @@ def _add_deltas(message: pb.StreamResponse, pieces: Sequence[Piece]) -> None:
         if isinstance(piece, bytes):
             texts += unpack_texts([piece])
             continue
+        if piece.reasoning:
+            add_text()
+            message.deltas.add(reasoning=piece.reasoning)
         if not piece.refusal:
             texts += piece.contents
         elif piece.contents:

@@ -14,6 +14,7 @@ from google.protobuf.struct_pb2 import Value
 
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count, check_tool_count
 from edge.wire.checked_json import LARGEST_FIELD_BYTES, SLICE_BYTES, invalid
+from edge.wire.completion_json import REASONING_FORMAT
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.sentence import Sentence
@@ -77,7 +78,7 @@ def _check_elements(message: pb.Message, before: int, name: str) -> int:
 def _parameters(chat: pb.Chat) -> dict[str, object]:
     fields = _scalars(chat)
     if chat.HasField("reasoning"):
-        fields["reasoning"] = _scalars(chat.reasoning)
+        fields["reasoning"] = {**_scalars(chat.reasoning), "exclude": not chat.include_reasoning}
     if (tool_choice := _tool_choice(chat.tool_choice)) is not None:
         fields["tool_choice"] = tool_choice
     if chat.HasField("sampling"):
@@ -151,6 +152,15 @@ async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
     for field in ("name", "tool_call_id", "refusal"):
         if given := getattr(message, field):
             fields[field] = given
+    return fields | _past_reasoning(message)
+
+
+def _past_reasoning(message: pb.Message) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
+    if message.reasoning_data:
+        fields["reasoning_details"] = [{"format": REASONING_FORMAT, "data": message.reasoning_data}]
     return fields
 
 

@@ -71,6 +71,8 @@ class ChatBody(Struct):
     ignored: tuple[str, ...] = ()
     # SHA-256 of the client's `prompt_cache_key`, whatever that is; empty if it sent none.
     prompt_cache_key_digest: bytes = b""
+    # Whether the client asked to be told what the model thinks.
+    shows_reasoning: bool = False
 
 
 _body_decoder = msgspec.json.Decoder(Body)
@@ -130,6 +132,7 @@ async def decode_chat(body: bytes) -> ChatBody:
         names_tool_choice=bool(tool_choice_json),
         ignored=ignored,
         prompt_cache_key_digest=_digest(decoded.prompt_cache_key),
+        shows_reasoning=bool(decoded.include_reasoning if decoded.reasoning is None else not decoded.reasoning.exclude),
     )
 
 

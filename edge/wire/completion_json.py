@@ -15,6 +15,8 @@ from services.rules.usage import COLUMNS, parts_of
 # The prefix of a completion's id, before the id of its request.
 COMPLETION_PREFIX = "chatcmpl-"
 DONE = b"data: [DONE]\n\n"
+# What `reasoning_details` of ours are called; the router finds them by it.
+REASONING_FORMAT = "legato-v1"
 
 # The objects of an answer's usage that break counts down.
 DETAILS: Final = {f"{whole}_details": parts for whole in COLUMNS if (parts := parts_of(whole))}
@@ -47,11 +49,14 @@ class Chunks:
         # What comes before the first content of a piece, and between two.
         self.content_head = self._delta_head + b'"content":'
         self.between_contents = DELTA_END + self.content_head
-        self._citing = b""
+        # What comes before the finish reason: citations, and sealed thoughts.
+        self._closing = b""
 
     def opening(self, response: router.ChatResponse | None) -> bytes:
         """Renders the first chunk. Its content is null if the answer begins with a tool call or a refusal."""
-        content = b'""' if response is None or (response.contents and not response.refusal) else b"null"
+        # Behind thoughts there mostly is some text.
+        speaks = response is None or response.reasoning or (response.contents and not response.refusal)
+        content = b'""' if speaks else b"null"
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
@@ -61,6 +66,8 @@ class Chunks:
             between = DELTA_END + head
         contents, calls = response.contents, response.tool_calls
         chunks = head + between.join(map(_encode, contents)) + DELTA_END if contents else b""
+        if response.reasoning:
+            chunks = self._delta_head + b'"reasoning_content":' + _encode(response.reasoning) + DELTA_END + chunks
         if calls:
             head = self._delta_head + b'"tool_calls":['
             chunks += b"".join([head + _encode(_delta(call)) + b"]" + DELTA_END for call in calls])
@@ -69,10 +76,15 @@ class Chunks:
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations as a chunk before the last."""
         annotations_json = _encode([_annotation(citation) for citation in citations])
-        self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
+        self._closing += self._delta_head + b'"annotations":' + annotations_json + DELTA_END
+
+    def add_reasoning_data(self, data: str) -> None:
+        """Adds sealed thoughts as a chunk before the last."""
+        details_json = _encode(_reasoning_details(data))
+        self._closing += self._delta_head + b'"reasoning_details":' + details_json + DELTA_END
 
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
-        finish = self._citing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
+        finish = self._closing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage, cut_by)) + DONE
 
     def failure(self, error: LegatoError) -> bytes:
@@ -90,6 +102,11 @@ def _delta(call: router.ToolCallDelta) -> dict[str, object]:
     return {"index": call.index, "id": call.id, "type": "function", "function": function}
 
 
+def _reasoning_details(data: str) -> list[dict[str, object]]:
+    """Renders sealed thoughts in OpenRouter's form, which its clients send back."""
+    return [{"type": "reasoning.encrypted", "format": REASONING_FORMAT, "index": 0, "data": data}]
+
+
 def _annotation(citation: router.Citation) -> dict[str, object]:
     """Renders a URL citation, for documents too: clients know no other kind."""
     place = {"start_index": citation.start_index, "end_index": citation.end_index}
@@ -102,12 +119,15 @@ class Folded:
     def __init__(self) -> None:
         self._contents: list[str] = []
         self._refusals: list[str] = []
+        self._reasoning: list[str] = []
         # Ids and names of tool calls, and their arguments in pieces, by index.
         self._calls: dict[int, tuple[str, str]] = {}
         self._arguments: dict[int, list[str]] = {}
 
     def add(self, response: router.ChatResponse) -> None:
         (self._refusals if response.refusal else self._contents).extend(response.contents)
+        if response.reasoning:
+            self._reasoning.append(response.reasoning)
         for delta in response.tool_calls:
             if delta.id:
                 self._calls[delta.index] = delta.id, delta.name
@@ -120,6 +140,10 @@ class Folded:
     @property
     def refusal(self) -> str:
         return "".join(self._refusals)
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._reasoning)
 
     def tool_calls(self) -> list[tuple[str, str, str]]:
         """Returns the id, name and arguments of each call."""
@@ -137,6 +161,10 @@ class Completion(Folded):
         self._created_s = created_s
         self._class_id = class_id
         self._annotations: list[dict[str, object]] = []
+        self._reasoning_data = ""
+
+    def add_reasoning_data(self, data: str) -> None:
+        self._reasoning_data = data
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._annotations = [_annotation(citation) for citation in citations]
@@ -151,6 +179,10 @@ class Completion(Folded):
                 {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
                 for call_id, name, arguments in calls
             ]
+        if reasoning := self.reasoning:
+            message["reasoning_content"] = reasoning
+        if self._reasoning_data:
+            message["reasoning_details"] = _reasoning_details(self._reasoning_data)
         if self._annotations:
             message["annotations"] = self._annotations
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}

@@ -163,12 +163,12 @@ _Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)]
 
 
 class Reasoning(Struct):
-    """The amount of thinking in OpenRouter's words: an effort, or a number of tokens."""
+    """The amount of thinking in OpenRouter's words, an effort or a number of tokens, and whether it is told."""
 
     effort: _Word | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     enabled: bool | None = None
-    # Answers have no reasoning, so nothing is to be left out.
+    # To say how much it is to think is to ask to be told what, unless this is true.
     exclude: bool | None = None
     summary: str | None = None
 
@@ -198,6 +198,7 @@ class Body(ForwardedFields):
     max_tokens: float | None = None
     max_completion_tokens: float | None = None
     reasoning: Reasoning | None = None
+    include_reasoning: bool | None = None
     logit_bias: Raw = ABSENT
     response_format: Raw = ABSENT
     tools: Raw = ABSENT

@@ -56,6 +56,8 @@ class ChatOptions(TypedDict, total=False):
     reasoning: Reasoning
     verbosity: str
     prompt_cache_key: str
+    # Whether the answer is to tell what the model thinks.
+    include_reasoning: bool
 
 
 # Those that are given in another form than their fields have.
@@ -74,7 +76,13 @@ def assistant(answer: str | AnswerMessage, *, tool_calls: Iterable[ToolCall] = (
     """Builds the message of an earlier turn, from its text or from the answer as it came."""
     if isinstance(answer, str):
         return Message(role=ROLE_ASSISTANT, text=answer, tool_calls=tool_calls)
-    message = Message(role=ROLE_ASSISTANT, refusal=answer.refusal, tool_calls=answer.tool_calls)
+    message = Message(
+        role=ROLE_ASSISTANT,
+        refusal=answer.refusal,
+        tool_calls=answer.tool_calls,
+        reasoning=answer.reasoning,
+        reasoning_data=answer.reasoning_data,
+    )
     if answer.text:
         message.text = answer.text
     return message

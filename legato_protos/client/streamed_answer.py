@@ -12,6 +12,7 @@ class StreamedAnswer:
         self._finished: Finished | None = None
         self._texts: list[str] = []
         self._refusals: list[str] = []
+        self._reasoning: list[str] = []
         self._tool_calls: dict[int, ToolCall] = {}
 
     @property
@@ -47,6 +48,8 @@ class StreamedAnswer:
         )
         response.message.text = self.text
         response.message.refusal = "".join(self._refusals)
+        response.message.reasoning = "".join(self._reasoning)
+        response.message.reasoning_data = finished.reasoning_data
         response.message.tool_calls.extend(call for _, call in sorted(self._tool_calls.items()))
         response.message.citations.extend(finished.citations)
         return response
@@ -57,6 +60,8 @@ class StreamedAnswer:
                 self._texts.append(delta.text)
             case "refusal":
                 self._refusals.append(delta.refusal)
+            case "reasoning":
+                self._reasoning.append(delta.reasoning)
             case "tool_call":
                 piece = delta.tool_call
                 call = self._tool_calls.setdefault(piece.index, ToolCall())

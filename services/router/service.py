@@ -18,6 +18,7 @@ from services.router.metrics import show_chats, show_keys, show_model_states, sh
 from services.router.models.fleet_limits import FleetLimits
 from services.router.models.states import ModelStates
 from services.router.providers import open_provider
+from services.router.reasoning.sealed_ids import open_seals
 from services.router.routes.key_watch import KeyWatch
 from services.router.routes.reload import Reload
 from services.router.routes.routes import Routes
@@ -54,7 +55,8 @@ class RouterService:
         )
         grounding = open_grounding(grounding_settings, clock, log, opened, process.full_disks)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
-        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
+        seals = open_seals(settings.reasoning_key or grounding_settings.grounding_key)
+        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory, seals)
         show_chats(completions, registry)
         show_prompt_memory(registry, prompt_memory)
         router = RouterServicer(completions, log, process.open_tracer())

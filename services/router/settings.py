@@ -12,8 +12,10 @@ from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
 from services.chassis.process.settings import ServiceSettings
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import HttpAddress, OperationsListen, Seconds, SecondsOrZero, check_all
+from services.chassis.versioned_secrets import parse_versioned_secrets
 from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
+from services.router.reasoning.sealed_ids import KEY_VARIABLE
 from services.router.routes.routes import DEFAULT_PATH
 
 MOST_ATTEMPTS: Final = 3
@@ -49,6 +51,9 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     otlp_endpoint: HttpAddress = ""
     # Whether a trace header is sent to providers.
     trace_upstream: bool = False
+    # The key that seals what models think in the ids of their calls, as `VERSION:HEX`, separated by commas. Empty: that
+    # of grounding, and without one a key of this router alone.
+    reasoning_key: str = ""
     # A unix socket for a console.
     router_console_listen: str = ""
 
@@ -56,9 +61,15 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
         check_all(
             partial(check_public_keys, self.access_token_public_keys),
             partial(parse_endpoints, self.metering_address),
+            partial(_check_reasoning_key, self.reasoning_key),
         )
 
     @property
     def timeouts(self) -> Timeouts:
         """Default timeouts for models without their own in the routes file."""
         return Timeouts(**{each.name: getattr(self, f"upstream_{each.name}") for each in fields(Timeouts)})
+
+
+def _check_reasoning_key(given: str) -> None:
+    if given:
+        parse_versioned_secrets(KEY_VARIABLE, given)

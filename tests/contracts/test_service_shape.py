@@ -32,7 +32,19 @@ SHAPES: Final = {
     "payments": Shape(shared=frozenset({"rules", "servicer", "stripe_client"})),
     "router": Shape(
         frozenset(
-            {"answers", "calls", "chat", "grounding", "models", "prompts", "providers", "routes", "schema", "trials"},
+            {
+                "answers",
+                "calls",
+                "chat",
+                "grounding",
+                "models",
+                "prompts",
+                "providers",
+                "reasoning",
+                "routes",
+                "schema",
+                "trials",
+            },
         ),
         shared=frozenset({"compiled", "local_model", "native_source"}),
     ),

@@ -65,12 +65,15 @@ class Told:
     usage: Usage | None = None
     citations: list[Citation] = field(default_factory=list)
     cut_by: str = ""
+    reasoning: str = ""
     model: str = ""
     max_tokens: int = 0
     attempt: int = 0
     ignored: list[str] = field(default_factory=list)
     rates: dict[str, str] = field(default_factory=dict)
     failure: Failure | None = None
+    # Sealed anew each time.
+    reasoning_data: str = field(default="", compare=False)
     request_id: str = field(default="", compare=False)
     cost_nanos: int | None = field(default=None, compare=False)
 
@@ -139,15 +142,18 @@ def _add_response(told: Told, response: pb.StreamResponse) -> None:
     for delta in response.deltas:
         told.text += delta.text
         told.refusal += delta.refusal
+        told.reasoning += delta.reasoning
         if delta.HasField("tool_call"):
             _add_call(told, delta.tool_call.index, delta.tool_call)
     if response.HasField("finished"):
         _add_end(told, response.finished, response.finished.citations)
+        told.reasoning_data = response.finished.reasoning_data
 
 
 def _add_completion(told: Told, whole: pb.CompleteResponse) -> None:
     _add_start(told, whole)
     told.text, told.refusal = whole.message.text, whole.message.refusal
+    told.reasoning, told.reasoning_data = whole.message.reasoning, whole.message.reasoning_data
     for index, call in enumerate(whole.message.tool_calls):
         _add_call(told, index, call)
     _add_end(told, whole, whole.message.citations)
@@ -200,6 +206,9 @@ def _read_stream(told: Told, answer: Answer) -> Told:
 def _add_message(told: Told, message: Mapping[str, Any]) -> None:
     told.text += message.get("content") or ""
     told.refusal += message.get("refusal") or ""
+    told.reasoning += message.get("reasoning_content") or ""
+    for detail in message.get("reasoning_details", ()):
+        told.reasoning_data = detail["data"]
     for number, call in enumerate(message.get("tool_calls", ())):
         function = call["function"]
         made = pb.ToolCall(id=call.get("id"), name=function.get("name"), arguments=function["arguments"])

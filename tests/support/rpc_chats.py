@@ -67,6 +67,10 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
         made.parts.CopyFrom(pb.Parts(parts=[pb.Part(text=part["text"], **_mark(part)) for part in content]))
     for call in left.pop("tool_calls", ()):
         made.tool_calls.add(id=call["id"], **call["function"])
+    if (reasoning := left.pop("reasoning_content", None)) is not None:
+        made.reasoning = reasoning
+    for detail in left.pop("reasoning_details", ()):
+        made.reasoning_data = detail["data"]
     for name in list(left):
         setattr(made, name, left.pop(name))
     return made

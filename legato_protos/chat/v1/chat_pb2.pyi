@@ -315,6 +315,7 @@ class Chat(_message.Message):
     VERBOSITY_FIELD_NUMBER: _builtins.int
     PROMPT_CACHE_KEY_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
+    INCLUDE_REASONING_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """A class, such as "mezzo", or "auto". Empty: "auto"."""
     parallel_tool_calls: _builtins.bool
@@ -329,6 +330,8 @@ class Chat(_message.Message):
     """Chats of the account with the same key are sent to the same prompt cache, where the provider has keys for it; it gets
     a digest. Empty: the beginning of the conversation decides.
     """
+    include_reasoning: _builtins.bool
+    """Whether the answer is to tell what the model thinks, where its provider shows it."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Message]:
         """At least one."""
@@ -362,10 +365,11 @@ class Chat(_message.Message):
         verbosity: _builtins.str = ...,
         prompt_cache_key: _builtins.str = ...,
         reasoning: Global___Reasoning | None = ...,
+        include_reasoning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "parallel_tool_calls", b"parallel_tool_calls", "reasoning", b"reasoning", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "messages", b"messages", "model", b"model", "parallel_tool_calls", b"parallel_tool_calls", "prompt_cache_key", b"prompt_cache_key", "reasoning", b"reasoning", "reasoning_effort", b"reasoning_effort", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice", "tools", b"tools", "verbosity", b"verbosity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "include_reasoning", b"include_reasoning", "max_tokens", b"max_tokens", "messages", b"messages", "model", b"model", "parallel_tool_calls", b"parallel_tool_calls", "prompt_cache_key", b"prompt_cache_key", "reasoning", b"reasoning", "reasoning_effort", b"reasoning_effort", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice", "tools", b"tools", "verbosity", b"verbosity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -424,6 +428,8 @@ class Message(_message.Message):
     TOOL_CALLS_FIELD_NUMBER: _builtins.int
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    REASONING_DATA_FIELD_NUMBER: _builtins.int
     role: Global___Role.ValueType
     text: _builtins.str
     name: _builtins.str
@@ -432,6 +438,9 @@ class Message(_message.Message):
     """The call whose result this is."""
     refusal: _builtins.str
     """What the assistant said in place of an answer."""
+    reasoning: _builtins.str
+    """Of the assistant alone, both as they came: what it thought, and the same sealed."""
+    reasoning_data: _builtins.str
     @_builtins.property
     def parts(self) -> Global___Parts: ...
     @_builtins.property
@@ -448,10 +457,12 @@ class Message(_message.Message):
         tool_calls: _abc.Iterable[Global___ToolCall] | None = ...,
         tool_call_id: _builtins.str = ...,
         refusal: _builtins.str = ...,
+        reasoning: _builtins.str = ...,
+        reasoning_data: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "parts", b"parts", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name", "parts", b"parts", "refusal", b"refusal", "role", b"role", "text", b"text", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name", "parts", b"parts", "reasoning", b"reasoning", "reasoning_data", b"reasoning_data", "refusal", b"refusal", "role", b"role", "text", b"text", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["text", "parts"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
@@ -952,9 +963,15 @@ class AnswerMessage(_message.Message):
     REFUSAL_FIELD_NUMBER: _builtins.int
     TOOL_CALLS_FIELD_NUMBER: _builtins.int
     CITATIONS_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    REASONING_DATA_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     refusal: _builtins.str
     """What the model said in place of an answer."""
+    reasoning: _builtins.str
+    """What the model thought, if that was asked for and its provider shows it."""
+    reasoning_data: _builtins.str
+    """The same for the next turn, sealed for the account: signatures, and what no provider shows."""
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]: ...
     @_builtins.property
@@ -968,10 +985,12 @@ class AnswerMessage(_message.Message):
         refusal: _builtins.str = ...,
         tool_calls: _abc.Iterable[Global___ToolCall] | None = ...,
         citations: _abc.Iterable[Global___Citation] | None = ...,
+        reasoning: _builtins.str = ...,
+        reasoning_data: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "refusal", b"refusal", "text", b"text", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "reasoning", b"reasoning", "reasoning_data", b"reasoning_data", "refusal", b"refusal", "text", b"text", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1054,8 +1073,11 @@ class Delta(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
     TOOL_CALL_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     refusal: _builtins.str
+    reasoning: _builtins.str
+    """What the model thinks, if that was asked for."""
     @_builtins.property
     def tool_call(self) -> Global___ToolCallDelta: ...
     def __init__(
@@ -1064,12 +1086,13 @@ class Delta(_message.Message):
         text: _builtins.str = ...,
         refusal: _builtins.str = ...,
         tool_call: Global___ToolCallDelta | None = ...,
+        reasoning: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "refusal", b"refusal", "text", b"text", "tool_call", b"tool_call"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "reasoning", b"reasoning", "refusal", b"refusal", "text", b"text", "tool_call", b"tool_call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "refusal", b"refusal", "text", b"text", "tool_call", b"tool_call"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "reasoning", b"reasoning", "refusal", b"refusal", "text", b"text", "tool_call", b"tool_call"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["text", "refusal", "tool_call"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["text", "refusal", "tool_call", "reasoning"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1113,8 +1136,11 @@ class Finished(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     CITATIONS_FIELD_NUMBER: _builtins.int
     CUT_BY_FIELD_NUMBER: _builtins.int
+    REASONING_DATA_FIELD_NUMBER: _builtins.int
     finish_reason: Global___FinishReason.ValueType
     cut_by: Global___CutBy.ValueType
+    reasoning_data: _builtins.str
+    """As of AnswerMessage."""
     @_builtins.property
     def usage(self) -> Global___Usage: ...
     @_builtins.property
@@ -1126,10 +1152,11 @@ class Finished(_message.Message):
         usage: Global___Usage | None = ...,
         citations: _abc.Iterable[Global___Citation] | None = ...,
         cut_by: Global___CutBy.ValueType = ...,
+        reasoning_data: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "cut_by", b"cut_by", "finish_reason", b"finish_reason", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "cut_by", b"cut_by", "finish_reason", b"finish_reason", "reasoning_data", b"reasoning_data", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

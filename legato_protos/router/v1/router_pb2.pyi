@@ -187,6 +187,7 @@ class ChatOpen(_message.Message):
     TAKES_PACKED_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     PROMPT_CACHE_KEY_DIGEST_FIELD_NUMBER: _builtins.int
+    SHOWS_REASONING_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -215,6 +216,8 @@ class ChatOpen(_message.Message):
     """Whether the caller takes ordinary pieces in their packed form. Only on an exchange."""
     prompt_cache_key_digest: _builtins.bytes
     """SHA-256 of the client's `prompt_cache_key`. Empty: it sent none."""
+    shows_reasoning: _builtins.bool
+    """Whether the client asked to be told what the model thinks."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """What the edge has held credit for. A chat without it is refused."""
@@ -245,10 +248,11 @@ class ChatOpen(_message.Message):
         takes_packed: _builtins.bool = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         prompt_cache_key_digest: _builtins.bytes = ...,
+        shows_reasoning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "shows_reasoning", b"shows_reasoning", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -346,6 +350,8 @@ class ChatResponse(_message.Message):
     REFUSAL_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
     IGNORED_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    REASONING_DATA_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Counted up to and with this response, hidden tokens included."""
     output_tokens: _builtins.int
@@ -355,6 +361,10 @@ class ChatResponse(_message.Message):
     """A provider has the whole request and has not refused it. `prompt_tokens` is the prompt, with those of all rounds
     before. Sent alone, and only where the opening wants to know.
     """
+    reasoning: _builtins.str
+    """What the model thinks, for a client that asked for it. It stands before the contents of the same response."""
+    reasoning_data: _builtins.str
+    """With `finished`, for such a client: the thoughts of the whole answer, sealed, for the next turn."""
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property
@@ -386,10 +396,12 @@ class ChatResponse(_message.Message):
         refusal: _builtins.bool = ...,
         accepted: _builtins.bool = ...,
         ignored: _abc.Iterable[_builtins.str] | None = ...,
+        reasoning: _builtins.str = ...,
+        reasoning_data: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "need", b"need", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "contents", b"contents", "finished", b"finished", "ignored", b"ignored", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "contents", b"contents", "finished", b"finished", "ignored", b"ignored", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "reasoning", b"reasoning", "reasoning_data", b"reasoning_data", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

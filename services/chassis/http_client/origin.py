@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote, urlsplit
 
 # Characters of a path that are not percent-encoded.
@@ -60,9 +61,13 @@ class RequestHead:
             raise ValueError("a header must be one line")
         self._rest = ("\r\n".join(["", *lines, "Content-Length: "])).encode()
 
-    def for_body(self, path: str, body: bytes, traceparent: str = "") -> bytes:
-        traced = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
-        return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), traced)
+    def for_body(
+        self, path: str, body: bytes, traceparent: str = "", headers: Mapping[str, str] = MappingProxyType({})
+    ) -> bytes:
+        """Returns the head of a request that has these headers beside those of all."""
+        others = {**headers, "traceparent": traceparent} if traceparent else headers
+        lines = "".join([f"{name}: {value}\r\n" for name, value in others.items()]).encode()
+        return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), lines)
 
     def for_reading(self, path: str) -> bytes:
         return b"GET %s HTTP/1.1%s0\r\n\r\n" % (_quoted(path), self._rest)

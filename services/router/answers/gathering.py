@@ -148,7 +148,7 @@ class Gathering:
             pieces += [Piece([part]) for part in parts_of(said)]
             pieces += [Piece([part], refuses=True) for part in parts_of(refusal)]
             pieces += [Piece(tool_calls=[fragment]) for fragment in fragments]
-        pieces[-1].finish(last.finish_reason if self.is_cut else self._finish_reason, last.usage)
+        pieces[-1].finish(last.finish_reason if self.is_cut else self._finish_reason, last.usage, last.thoughts)
         return deque(pieces)
 
 

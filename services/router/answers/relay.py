@@ -25,6 +25,8 @@ from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.reasoning.answer_seals import AnswerSeals
+from services.router.schema.thoughts import Thought
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that fails in mid-answer may report that as the finish reason.
@@ -62,6 +64,9 @@ class Relay:
         self._send_packed = conversation.send_packed if packs else None
         if self._send_packed is not None and self.transcript is not None:
             self._send_packed = _keep_and_send(self.transcript, self._send_packed)
+        # Of what the model thinks, in its vendor's terms.
+        self._seals: AnswerSeals | None = None
+        self._thoughts: list[Thought] = []
         # Whether there is nothing but text: no call, no reasoning, no refusal.
         self.is_plain = True
         self._calls = ToolCalls(only_one=only_one_call)
@@ -88,16 +93,21 @@ class Relay:
         is_covered_whole: bool = False,
         call_check: ToolCallCheck | None = None,
         describe_calls: DescribeCalls | None = None,
+        seals: AnswerSeals | None = None,
     ) -> None:
         """Is called before the first piece. `longest_tokens` is by our count, and output beyond it violates the model's
         limit. `is_covered_whole` if the longest answer is already covered; `judge` is None if the usage was already
-        checked by the caller; `call_check` gets the tool calls that are sent."""
+        checked by the caller; `call_check` gets the tool calls that are sent; `seals` have the answer
+        carry what the model thought."""
         self._started: Started | None = started
         self._is_covered_whole = is_covered_whole
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
         self._describe_calls = describe_calls
+        if seals is not None:
+            self._seals = seals
+            self._calls.seal_ids(seals.seal_id)
         self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
@@ -155,7 +165,7 @@ class Relay:
         deltas = self._deltas_of(piece) if piece.tool_calls else []
         count.add(text, deltas, hidden)
         if contents or deltas or hidden:
-            self._conversation.send_soon(self._response(contents, deltas, refuses=piece.refuses))
+            self._conversation.send_soon(self._response(contents, deltas, hidden, refuses=piece.refuses))
         return True
 
     def take_read(self, read: bytes) -> int:
@@ -207,12 +217,15 @@ class Relay:
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
                 contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
+        self._thoughts += piece.thoughts
+        # Of a piece that is cut, nothing is told that may not be paid for.
+        reasoning = "" if is_cut else piece.hidden
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         is_ordinary = self.finished is None and self._started is None
         if is_ordinary and not (contents or deltas or piece.hidden):
             return not is_cut
-        response = self._response(contents, deltas, refuses=piece.refuses)
+        response = self._response(contents, deltas, reasoning, refuses=piece.refuses)
         if is_ordinary and self._conversation.has_room:
             self._conversation.send_soon(response)
         else:
@@ -235,6 +248,8 @@ class Relay:
         self._describe_calls = None
 
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
+        for fragment in piece.tool_calls:
+            self._thoughts += fragment.thoughts
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
         return self._calls.take_turns(deltas)
 
@@ -255,8 +270,12 @@ class Relay:
             return None
         return told_tokens or None
 
-    def _response(self, contents: list[str], deltas: list[ToolCallDelta], *, refuses: bool = False) -> ChatResponse:
+    def _response(
+        self, contents: list[str], deltas: list[ToolCallDelta], reasoning: str = "", *, refuses: bool = False
+    ) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
+        if reasoning and self._seals is not None and self._seals.is_shown:
+            response.reasoning = reasoning
         if deltas:
             response.tool_calls.extend(deltas)
             if self._call_check is not None:
@@ -273,6 +292,8 @@ class Relay:
             self.transcript.add(contents)
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
+            if self._seals is not None:
+                response.reasoning_data = self._seals.seal_data(self._thoughts)
             if self._cite is not None and self.transcript is not None:
                 response.finished.citations.extend(self._cite(self.transcript.text))
         return response

@@ -7,12 +7,17 @@ one has no arguments yet.
 """
 
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from legato_protos.router.v1.router_pb2 import ToolCallDelta
+from services.router.reasoning.sealed_ids import ID_PREFIX
+from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment
 
-ID_PREFIX = "call_"
+# Returns the id for the client, of a canonical one, the vendor's own (empty: it is not unique) and the thoughts.
+SealId = Callable[[str, str, Sequence[Thought]], str]
+
 _NO_ARGUMENTS = "{}"
 # Deltas held back behind a call without arguments; bounded so that a long call still streams.
 DELTAS_THAT_WAIT_MOST = 32
@@ -30,6 +35,8 @@ class _Call:
     waiting_arguments: list[str] = field(default_factory=list)
     waiting_characters: int = 0
     has_arguments: bool = False
+    # What the model thought before it.
+    thoughts: Sequence[Thought] = ()
 
     @property
     def is_broken(self) -> bool:
@@ -50,6 +57,8 @@ class ToolCalls:
         """`only_one` keeps just the first call, for a client that disabled parallel calls: not every provider honours
         that setting."""
         self._only_one = only_one
+        # Has an id carry what the model thought; None if none does.
+        self._seal_id: SealId | None = None
         self._calls: list[_Call] = []
         # Lookups by the provider's identifiers: last call per index, first call per id, first per index and id.
         self._by_index: dict[int, _Call] = {}
@@ -71,6 +80,10 @@ class ToolCalls:
         """Returns whether every call has a function name: an answer that ends without one is broken."""
         return all(call.name and not call.is_broken for call in self._calls)
 
+    def seal_ids(self, seal_id: SealId) -> None:
+        """Has the ids of calls carry what the model thought before them."""
+        self._seal_id = seal_id
+
     def add_fragment(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
         """Returns the delta to send, if the fragment adds anything."""
         arguments = fragment.arguments or ""
@@ -80,6 +93,8 @@ class ToolCalls:
         if call is None:
             call = self._begin(fragment)
         self._last = call
+        if fragment.thoughts and not call.name:
+            call.thoughts = (*call.thoughts, *fragment.thoughts)
         call.has_arguments = call.has_arguments or bool(arguments)
         if call.index and self._only_one:
             call.name = call.name or fragment.name or ""
@@ -96,7 +111,7 @@ class ToolCalls:
         call.name = fragment.name
         return ToolCallDelta(
             index=call.index,
-            id=self._canonical_id(call.provider_id),
+            id=self._id_of(call),
             name=call.name,
             arguments="".join((*call.waiting_arguments, arguments)),
         )
@@ -146,6 +161,14 @@ class ToolCalls:
             known = self._by_id.get(key)
             if known is None or call.index < known.index:
                 self._by_id[key] = call
+
+    def _id_of(self, call: _Call) -> str:
+        call_id = self._canonical_id(call.provider_id)
+        if not call.thoughts or self._seal_id is None:
+            return call_id
+        own_id = call.provider_id or ""
+        is_unique = call_id in (own_id, ID_PREFIX + own_id)
+        return self._seal_id(call_id, own_id if is_unique else "", call.thoughts)
 
     def _canonical_id(self, provider_id: str | None) -> str:
         call_id = provider_id or ""

@@ -1,7 +1,7 @@
 """One chat's search for a model: fits the request to each candidate, has it called, and keeps why it refused."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -33,6 +33,7 @@ from services.router.providers.base import (
     ProviderTimedOut,
 )
 from services.router.providers.http.answer_buffer import BufferBudget
+from services.router.reasoning.restoring import restore
 from services.router.routes.target import Target
 
 # The field by which models refuse to stream: some do, to organizations that OpenAI has not verified.
@@ -69,6 +70,7 @@ class ModelSearch:
 
     class_id: str
     chat: ChatOpen
+    # As the model is sent it that is asked now.
     prompt: Prompt
     allowance: TokenAllowance
     attempts: Attempts
@@ -82,6 +84,7 @@ class ModelSearch:
     most_attempts: int
     # Those that were called, or cannot do what is asked.
     tried: list[ModelState] = field(default_factory=list)
+    given_prompt: Prompt = field(init=False)
     key_id: str = field(init=False)
     counted: CountedPrompt = field(init=False)
     # Models to try last: others have a larger context window.
@@ -97,11 +100,13 @@ class ModelSearch:
     empty: Upstream | None = None
 
     def __post_init__(self) -> None:
+        self.given_prompt = self.prompt
         self.key_id = self.chat.key_id or self.chat.account_id
         self.counted = CountedPrompt(self.prompt.tokens, bool(self.prompt.tools.json), self.chat.account_id)
 
     async def try_model(self, model_state: ModelState) -> Upstream | None:
         """Tries one model; returns None if another may do better."""
+        await self._turn_to(model_state)
         target, chat = model_state.target, self.chat
         if self.models.route.refuse_cut_prompts and model_state.cut_prompts.cuts(self.prompt.tokens):
             self.refusals.add_no_room(too_long_for(model_state.cut_prompts.read_tokens))
@@ -123,8 +128,19 @@ class ModelSearch:
             return None
         return await self.ask(candidate, may_postpone=True)
 
+    async def _turn_to(self, model_state: ModelState) -> None:
+        """Has the prompt say what this model thought in earlier turns, and no other."""
+        given = self.given_prompt
+        if not given.messages.thoughts:
+            return
+        taken = model_state.provider.takes_back(model_state.target.model_name)
+        messages, thought_tokens = await restore(given.messages, taken)
+        self.prompt = replace(given, messages=messages, tokens=given.tokens + thought_tokens)
+        self.counted = self.counted._replace(tokens=self.prompt.tokens)
+
     async def ask(self, candidate: _Candidate, *, may_postpone: bool = False) -> Upstream | None:
         """Has a model called, and again without the parameters or with a lower max_tokens if it refused these."""
+        await self._turn_to(candidate.model_state)
         if candidate.is_repeated:
             self.attempts.repeat()
         upstream = await self._call(candidate)
@@ -228,6 +244,7 @@ class ModelSearch:
             patience_s=patience_s or target.timeouts.first_byte_s if is_whole else patience_s,
             traceparent=call.span.traceparent if call.span is not None and self.tells_traces else "",
             is_traced=call.span is not None,
+            keeps_thoughts=chat.shows_reasoning,
             on_sent=on_sent,
             sink=sink,
             ignored=ignored,

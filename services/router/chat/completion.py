@@ -21,6 +21,7 @@ from services.router.prompts import tokens
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE
 from services.router.providers.base import ProviderError
+from services.router.reasoning.sealed_ids import ReasoningSeals, open_seals
 
 
 class Completions:
@@ -32,8 +33,10 @@ class Completions:
         log: Log,
         grounding: Grounding | None = None,
         prompt_memory: FairBudget | None = None,
+        seals: ReasoningSeals | None = None,
     ) -> None:
-        """`grounding` is None if it is not configured."""
+        """`grounding` is None if it is not configured; without `seals`, what models think is sealed by a key of this
+        process alone."""
         self.model_states = model_states
         self._clock = clock
         self._grounding = grounding
@@ -43,7 +46,8 @@ class Completions:
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
         # Answers that were cut and could be continued, by outcome.
         self.continuations = {"continued": 0, "failed": 0}
-        self._parts = ChatParts(model_states, targets, clock, log, grounding, self.continuations)
+        self._seals = seals or open_seals("")
+        self._parts = ChatParts(model_states, targets, clock, log, grounding, self._seals, self.continuations)
 
     async def serve(self, conversation: ChatConversation) -> None:
         opened = OpenedChat(read_opening(await conversation.receive()), self._prompt_memory)
@@ -72,7 +76,7 @@ class Completions:
         character = self.model_states.routes.characters[class_id]
         opened = OpenedChat(chat, self._prompt_memory)
         with opened.memory:
-            prompt = await opened.compose(character)
+            prompt = await opened.compose(character, self._seals)
         targets = self.model_states.by_class[class_id].route.targets
         character_tokens = tokens.count_once(character.text) + TOKENS_PER_MESSAGE
         response = PreviewGroundingResponse(
@@ -90,7 +94,7 @@ class Completions:
         class_id = class_of(chat)
         opened = OpenedChat(chat, self._prompt_memory)
         with opened.memory:
-            prompt = await opened.compose(self.model_states.routes.characters[class_id])
+            prompt = await opened.compose(self.model_states.routes.characters[class_id], self._seals)
         counted = CountedPrompt(prompt.tokens, bool(prompt.tools.json), chat.account_id)
         ratios = self.model_states.by_class[class_id].all[0].calibration.ratios(counted)
         return prompt.tokens if ratios is None else round(ratios.middle * prompt.tokens)

@@ -1,10 +1,14 @@
 """A chat as its caller opened it, with its prompt until that is composed."""
 
+from functools import partial
+
 from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.sentence import Sentence
 from services.router.prompts.prompt import Character, Prompt, compose_prompt
+from services.router.reasoning.sealed_ids import ReasoningSeals
+from services.router.reasoning.set_aside import set_aside
 
 
 def read_opening(request: ChatRequest) -> ChatOpen:
@@ -35,7 +39,7 @@ class OpenedChat:
             chat = kept
         self.chat = chat
 
-    async def compose(self, character: Character) -> Prompt:
+    async def compose(self, character: Character, seals: ReasoningSeals) -> Prompt:
         """Returns the prompt, which alone refers to the caller's bytes from here on."""
         messages_json, tools_json = self.messages_json, self.tools_json
         self.messages_json = self.tools_json = b""
@@ -45,6 +49,7 @@ class OpenedChat:
             character,
             tool_choice_json=self.chat.tool_choice_json,
             parameters_json=self.chat.parameters_json,
+            set_aside=partial(set_aside, seals=seals, account_id=self.chat.account_id),
         )
         if self.memory.charged:
             self.memory.grow_to(self._size_bytes + prompt.messages.object_bytes)

@@ -38,6 +38,8 @@ from services.router.models.states import ModelState, ModelStates
 from services.router.prompts.conversation import digest_cache_key, digest_conversation, digest_instructions
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.reasoning.answer_seals import AnswerSeals
+from services.router.reasoning.sealed_ids import ReasoningSeals
 from services.router.routes.target import Target
 
 
@@ -51,6 +53,8 @@ class ChatParts:
     log: Log
     # None: it is not configured.
     grounding: Grounding | None
+    # Of what models think, for their next turns.
+    seals: ReasoningSeals
     # Answers that were cut and could be continued, by outcome.
     continuations: dict[str, int]
 
@@ -117,7 +121,7 @@ class RunningChat:
         self._class_id = class_id = class_of(chat)
         character = model_states.routes.characters[class_id]
         self._character_version = character.version
-        prompt, cite = await self._opened.compose(character), None
+        prompt, cite = await self._opened.compose(character, self._parts.seals), None
         if model_states.by_class[class_id].tells_conversations or chat.prompt_cache_key_digest:
             self._identify(prompt)
         if self._parts.grounding is not None and not prompt.tools.json:
@@ -128,6 +132,7 @@ class RunningChat:
                 self._end = "complete"
                 return
             del grounded
+        may_think = bool(prompt.tools.json) or chat.shows_reasoning
         is_kept = model_states.by_class[class_id].may_continue and may_be_continued(chat, prompt)
         self._relay = relay = Relay(
             self._conversation,
@@ -157,10 +162,15 @@ class RunningChat:
             is_covered_whole=is_covered,
             call_check=upstream.call_check,
             describe_calls=_describe_calls(self.attempts, self._continuation, upstream),
+            seals=self._seals_of(upstream) if may_think else None,
         )
         await self._pass_on(upstream, relay)
         failpoints.hit("router.finished")
         self._end = "complete"
+
+    def _seals_of(self, upstream: Upstream) -> AnswerSeals:
+        taken = upstream.model_state.provider.takes_back(upstream.plan.target.model_name)
+        return AnswerSeals(self._parts.seals, taken, self._chat.account_id, is_shown=self._chat.shows_reasoning)
 
     def _identify(self, prompt: Prompt) -> None:
         """Records what the turns of a conversation have in common, before grounding adds to the client's messages."""

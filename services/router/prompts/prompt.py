@@ -1,5 +1,6 @@
 """Composes the prompt: the character first, then the client's messages."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -47,6 +48,8 @@ def load_character(named: str = DEFAULT, folder: Path = BUNDLED) -> Character:
 TOKENS_PER_MESSAGE = 4
 TOKENS_BEFORE_ANSWER = 3
 
+SetAside = Callable[[Messages], Awaitable[Messages]]
+
 # A longer parameter is not a number.
 LONGEST_NUMBER_BYTES = 32
 
@@ -82,11 +85,15 @@ async def compose_prompt(
     *,
     tool_choice_json: bytes = b"",
     parameters_json: bytes = b"",
+    set_aside: SetAside | None = None,
 ) -> Prompt:
-    """Composes the prompt and counts everything that is sent to the model, in any field."""
+    """Composes the prompt and counts everything that is sent to the model, in any field. `set_aside` takes out of the
+    messages what only some models are sent."""
     tools, parameters = Tools(tools_json, tool_choice_json), Parameters(parameters_json)
     values_json = (tools_json, tool_choice_json, *_texts_among(parameters))
     messages = await read_messages(messages_json, character.message)
+    if set_aside is not None:
+        messages = await set_aside(messages)
     if len(messages.parsed) == 1:
         raise LegatoError(Reason.REQUEST_INVALID, Sentence("messages_none"), param="messages")
     try:

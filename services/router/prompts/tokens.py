@@ -98,7 +98,7 @@ def _message_texts(message: Message) -> Iterator[str]:
             yield from _value_slices(part.cache_control)
     elif content != NULL:
         yield from _value_slices(content)
-    for given in (message.refusal, message.reasoning_content, message.reasoning, message.prefix, message.partial):
+    for given in (message.refusal, message.prefix, message.partial, *message.reasonings):
         if given is not ABSENT:
             yield from _value_slices(given)
     for call in message.calls:

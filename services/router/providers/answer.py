@@ -20,6 +20,7 @@ from services.router.providers.base import (
     as_count,
 )
 from services.router.providers.errors.classify import ErrorPatterns, read_failure
+from services.router.reasoning.gathering import GatheredThoughts
 from services.router.schema.tools import ToolCallFragment
 
 # Longer text, of any kind, becomes several pieces. Counting the tokens of this much takes some milliseconds.
@@ -73,6 +74,8 @@ class ProviderAnswer(ABC):
         # Whether usage has the model and the tokens of reasoning, too.
         self.is_traced = False
         self._model_name = ""
+        # Gathers what the model thinks, if its next turn may need it.
+        self.thoughts: GatheredThoughts | None = None
         # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
         # Nothing more follows, though the connection may stay open.
@@ -168,15 +171,17 @@ class ProviderAnswer(ABC):
 
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)
+        if self.thoughts is not None and (fragment.name or fragment.call_id):
+            fragment.thoughts = (*self.thoughts.take(), *fragment.thoughts)
         arguments = fragment.arguments
         if arguments is None or len(arguments) <= LARGEST_PIECE_CHARACTERS:
             self._piece_for(arguments or "").tool_calls.append(fragment)
             return
-        call_id, name = fragment.call_id, fragment.name
+        call_id, name, thoughts = fragment.call_id, fragment.name, fragment.thoughts
         for part in parts_of(arguments):
-            self._piece_for(part).tool_calls.append(ToolCallFragment(fragment.index, call_id, name, part))
+            self._piece_for(part).tool_calls.append(ToolCallFragment(fragment.index, call_id, name, part, thoughts))
             # Sent once; the following fragments continue the same call.
-            call_id, name = None, None
+            call_id, name, thoughts = None, None, ()
 
     def finish(self, reason: str) -> None:
         """Records the finish reason, in OpenAI's terms or those of its dialects."""
@@ -192,7 +197,7 @@ class ProviderAnswer(ABC):
         if self.usage is not None and self._model_name:
             self.usage = replace(self.usage, model_name=self._model_name)
         last = self.pieces[-1]
-        last.finish(last.finish_reason, self.usage)
+        last.finish(last.finish_reason, self.usage, () if self.thoughts is None else self.thoughts.take())
 
     def _piece_for(self, text: str) -> Piece:
         """Returns the last piece, or a new one if the text does not fit."""

@@ -14,8 +14,10 @@ from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
 from services.router.providers.abilities import UNKNOWN, Abilities
+from services.router.reasoning.restoring import TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
+from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment, Tools
 from services.rules.usage import COLUMNS, Usage, message_of, with_bounded_parts
 
@@ -62,6 +64,10 @@ class ProviderRoute:
     no_store: bool = True
     # Whether it accepts only tool call ids in Mistral's format.
     short_call_ids: bool = False
+    # Whether an OpenAI-compatible server is sent back what its model thought before it called tools.
+    reasoning_back: bool = True
+    # Whether it refuses messages with calls that have no reasoning.
+    reasoning_needed: bool = False
     # Whether it accepts only strings as content.
     string_content: bool = False
     # Whether it takes OpenAI's `prompt_cache_key`.
@@ -102,6 +108,8 @@ class ProviderCall:
     traceparent: str = ""
     # Whether the answer is to tell its model and its tokens of reasoning.
     is_traced: bool = False
+    # Whether the answer is to tell what the model thinks in its vendor's terms, though no tools are offered.
+    keeps_thoughts: bool = False
     # Called whenever the whole request has been sent.
     on_sent: Callable[[], None] | None = None
     # Is offered what is read once the answer has begun; None if the provider's pieces are not those of the answer.
@@ -173,10 +181,12 @@ class Piece:
     usage: ProviderUsage | None = None
     # The answer is complete; only trailing bytes follow.
     last: bool = False
+    # With the last: what the model thought after its last call, in its vendor's terms.
+    thoughts: Sequence[Thought] = ()
 
-    def finish(self, reason: str | None, usage: ProviderUsage | None) -> None:
+    def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:
         """Makes this the last piece of its answer."""
-        self.finish_reason, self.usage, self.last = reason, usage, True
+        self.finish_reason, self.usage, self.last, self.thoughts = reason, usage, True, thoughts
 
     @property
     def is_empty(self) -> bool:
@@ -280,6 +290,10 @@ class Provider(Protocol):
         """Yields the pieces of the answer; the one marked `last` ends it, or ProviderError is raised.
 
         Closing the generator, at any point, closes the connection it reads from."""
+        ...
+
+    def takes_back(self, model_name: str) -> TakenBack:
+        """Returns which earlier thoughts a model is sent."""
         ...
 
     async def warm(self) -> Sequence[str]:

@@ -58,6 +58,7 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
         route = replace(
             route,
             prompt_cache_key=known.takes_cache_key,
+            reasoning_needed=known.needs_reasoning,
             # A server of one's own ignores the field, or may pass it on.
             no_store=known.takes_no_store or is_own,
             open_parameters=known.takes_open_parameters or is_own,

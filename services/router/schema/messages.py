@@ -9,7 +9,7 @@ model without being charged. Servers also differ in which of two fields of the s
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar, cast
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
+from services.router.schema.thoughts import MARK, Thoughts
 
 # Scanning this much JSON takes a fraction of a millisecond.
 SLICE_BYTES: Final = 256 * 1024
@@ -37,7 +38,7 @@ _NOTHING: Final = (NULL, Raw(b"[]"))
 _PLAIN_BYTES: Final = len('{"role": "", "content": }')
 # Fields that may be any JSON.
 _MESSAGE_VALUES: Final = (
-    *("tool_calls", "refusal", "reasoning_content", "reasoning"),
+    *("tool_calls", "refusal", "reasoning_content", "reasoning", "reasoning_details"),
     *("prefix", "partial", "cache_control"),
 )
 _PART_VALUES: Final = ("type", "text", "cache_control", "refusal")
@@ -91,6 +92,8 @@ class MessageFields(Struct, Generic[_Content, _ToolCalls], gc=False, omit_defaul
     # Reasoning, which some models require back with their calls.
     reasoning_content: Raw = ABSENT
     reasoning: Raw = ABSENT
+    # A list of objects, for OpenRouter.
+    reasoning_details: Raw = ABSENT
     # Flags that the last message is the beginning of the answer.
     prefix: Raw = ABSENT
     partial: Raw = ABSENT
@@ -104,6 +107,10 @@ class MessageFields(Struct, Generic[_Content, _ToolCalls], gc=False, omit_defaul
         if isinstance(content, list):
             return [part.text for part in content if part.text is not ABSENT]
         return [] if content is ABSENT or content == NULL else [cast(Raw, content)]
+
+    @property
+    def reasonings(self) -> tuple[Raw, Raw, Raw]:
+        return self.reasoning_content, self.reasoning, self.reasoning_details
 
     @property
     def calls(self) -> Sequence[PastToolCall]:
@@ -139,6 +146,10 @@ class Messages:
     lasting: int | None = None
     # A text for this turn alone, as a JSON string, which is sent at the end of the last lasting message.
     context: Raw | None = None
+    # What models have thought before, which only those of their families take back.
+    thoughts: Thoughts = field(default_factory=dict)
+    # Whether ids or fields of the messages still have some of that.
+    carries_thoughts: bool = False
 
     @property
     def json(self) -> bytes:
@@ -166,7 +177,9 @@ class Messages:
             begin = bytes(given[0]).index(b"[") + 1
             given = (b"[" + msgspec.json.encode(message) + b",", memoryview(given[0])[begin:], *given[1:])
         lasting = None if self.lasting is None else self.lasting + (index < self.lasting)
-        return Messages(parsed, self.size_bytes, self.object_bytes, () if index else given, lasting, self.context)
+        given = () if index else given
+        thoughts = {at + (at >= index): carried for at, carried in self.thoughts.items()}
+        return replace(self, parsed=parsed, _given=given, lasting=lasting, thoughts=thoughts)
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
@@ -188,12 +201,12 @@ class Messages:
         if not changed:
             return self
         parsed = [changed.get(index, message) for index, message in enumerate(self.parsed)]
-        return Messages(parsed, self.size_bytes, lasting=self.lasting, context=self.context)
+        return replace(self, parsed=parsed, object_bytes=0, _given=())
 
     def append(self, messages: list[Message]) -> "Messages":
         """Returns a copy with more messages at its end, which belong to this turn alone."""
         lasting = len(self.parsed) if self.lasting is None else self.lasting
-        return Messages(self.parsed + messages, self.size_bytes, lasting=lasting, context=self.context)
+        return replace(self, parsed=self.parsed + messages, object_bytes=0, _given=(), lasting=lasting)
 
 
 def decode_string(string_json: Raw) -> str:
@@ -238,6 +251,7 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
     await yielder.spend(len(messages_json))
     parsed: list[Message] = []
     are_plain, object_bytes = True, BYTES_PER_OBJECT * len(raw_messages)
+    carries_thoughts = False
     for raw_message in raw_messages:
         raw = _message.decode(raw_message)
         # Parts and calls are replaced in place.
@@ -247,18 +261,30 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
         if not is_text or size_bytes > _PLAIN_BYTES + len(raw.role) + len(content):
             are_plain = False
             object_bytes += await _read_fields(raw, message, yielder)
+            carries_thoughts = carries_thoughts or _carries_thoughts(message)
         if message.role == "developer":
             # All providers accept `system`.
             message.role, are_plain = "system", False
         parsed.append(message)
         await yielder.spend(size_bytes)
-    return Messages(parsed, len(messages_json), object_bytes, (messages_json,) if are_plain else ())
+    given = (messages_json,) if are_plain else ()
+    return Messages(parsed, len(messages_json), object_bytes, given, carries_thoughts=carries_thoughts)
+
+
+def _carries_thoughts(message: Message) -> bool:
+    if any(given is not ABSENT for given in message.reasonings):
+        return True
+    if message.tool_call_id is not None:
+        return MARK in message.tool_call_id
+    return any(MARK in call.id for call in message.calls if call.id is not None)
 
 
 async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> int:
     """Reads what a message may have besides a role and a text, and returns about how much memory that takes."""
     _drop_nothing(raw, _MESSAGE_VALUES)
     _check_string(raw.refusal)
+    if raw.role != "assistant":
+        raw.reasoning_details = ABSENT
     items, names = 0, [raw.name, raw.tool_call_id]
     if raw.content is not ABSENT and raw.content != NULL:
         if memoryview(raw.content)[0] == _BRACKET:

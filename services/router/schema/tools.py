@@ -1,5 +1,6 @@
 """The tools of a request, described and parsed once, and the calls that models answer with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -11,6 +12,7 @@ from msgspec import Raw, Struct
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.router.schema.parameters import decoded
+from services.router.schema.thoughts import Thought
 
 # Values that stand for no schema.
 _NO_SCHEMA: Final = (Raw(), Raw(b"null"), Raw(b"{}"))
@@ -67,6 +69,8 @@ class ToolCallFragment(Struct, gc=False):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    # What the model thought before the call, as far as its next turn needs it.
+    thoughts: Sequence[Thought] = ()
 
     def __repr__(self) -> str:
         # Content is never printed.

@@ -11,6 +11,7 @@ from cli.supervision.settings import UpSettings
 KEPT = {
     "LEGATO_KEY_PEPPERS": "key-peppers",
     "LEGATO_GROUNDING_KEY": "grounding-key",
+    "LEGATO_REASONING_KEY": "reasoning-key",
     "LEGATO_CREDENTIAL_ENCRYPTION_KEY": "credential-key",
 }
 
@@ -18,7 +19,7 @@ KEPT = {
 def test_secrets_are_made_once_private_and_differ(tmp_path: Path) -> None:
     made = secrets_for(UpSettings(memory=True), tmp_path)
     assert secrets_for(UpSettings(attachments=True), tmp_path) == made
-    assert len(set(made.values())) == len(made) == 5
+    assert len(set(made.values())) == len(made) == 6
     for variable, name in KEPT.items():
         version, _, secret = made[variable].partition(":")
         assert (version, len(bytes.fromhex(secret))) == ("1", 32)
@@ -34,10 +35,14 @@ def test_secrets_of_two_folders_differ(tmp_path: Path) -> None:
 
 def test_secrets_that_are_set_are_not_kept(tmp_path: Path) -> None:
     settings = UpSettings(
-        key_peppers="1:aa", grounding_key="1:bb", credential_encryption_key="1:cc", access_token_signing_key="dd" * 32
+        key_peppers="1:aa",
+        grounding_key="1:bb",
+        reasoning_key="1:ab",
+        credential_encryption_key="1:cc",
+        access_token_signing_key="dd" * 32,
     )
     given = secrets_for(settings, tmp_path)
-    assert [given[variable] for variable in KEPT] == ["1:aa", "1:bb", "1:cc"]
+    assert [given[variable] for variable in KEPT] == ["1:aa", "1:bb", "1:ab", "1:cc"]
     assert given["LEGATO_ACCESS_TOKEN_SIGNING_KEY"] == "dd" * 32
     assert list(tmp_path.iterdir()) == []
 

@@ -332,7 +332,7 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
         ("operator-console", {"tls-operator-console"}),
         ("edge", {"tls-edge"}),
         ("metering", {"tls-metering", "database", "valkey", "access-token-public-keys"}),
-        ("router", {"tls-router", "database", "grounding", "providers", "access-token-public-keys"}),
+        ("router", {"tls-router", "database", "grounding", "reasoning", "providers", "access-token-public-keys"}),
         ("local-model", set()),
         ("migrate", {"database"}),
     ],

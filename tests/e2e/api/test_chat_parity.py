@@ -116,6 +116,8 @@ SERVED: Final = {
         ],
     ),
     "reasoning": Case({"reasoning_effort": "low", "verbosity": "high"}),
+    "reasoning that is shown": Case({"include_reasoning": True}, (Reply(reasoning=["So", " it is."]),)),
+    "reasoning that is not shown": Case(replies=(Reply(reasoning=["So", " it is."]),)),
     "reasoning by a word": Case({"reasoning": {"effort": "low"}}),
     "reasoning by tokens": Case({"reasoning": {"max_tokens": 2000, "enabled": True}}),
     "some of the tools": Case(

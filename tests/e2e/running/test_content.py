@@ -43,7 +43,12 @@ def _conversation(canary: Canaries, path: str, **fields: Any) -> dict[str, Any]:
         "messages": [
             {"role": "system", "content": canary(f"{path} system")},
             {"role": "user", "content": canary(f"{path} user"), "name": canary(f"{path} name")},
-            {"role": "assistant", "tool_calls": [{**call, "function": {"name": "f", "arguments": arguments}}]},
+            {
+                "role": "assistant",
+                "reasoning_content": canary(f"{path} past reasoning"),
+                "reasoning_details": [{"type": "reasoning.text", "text": canary(f"{path} past detail")}],
+                "tool_calls": [{**call, "function": {"name": "f", "arguments": arguments}}],
+            },
             {"role": "tool", "tool_call_id": call["id"], "content": canary(f"{path} result")},
             {"role": "user", "content": [{"type": "text", "text": canary(f"{path} part")}]},
         ],
@@ -68,7 +73,9 @@ def _answers(canary: Canaries, path: str) -> Reply:
     """The same answer, streamed and not streamed."""
     function = {"name": canary(f"{path} called"), "arguments": json.dumps({"a": canary(f"{path} called with")})}
     call = {"index": 0, "id": "call_1", "type": "function", "function": function}
-    return Reply(contents=[canary(f"{path} answer")], tool_calls=[call], message_tool_calls=[call])
+    answer = Reply(contents=[canary(f"{path} answer")], tool_calls=[call], message_tool_calls=[call])
+    answer.reasoning = [canary(f"{path} reasoning")]
+    return answer
 
 
 def _succeed(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:
@@ -77,6 +84,8 @@ def _succeed(service: Service, upstream: Upstream, api_key: str, canary: Canarie
         "folded": {"model": "fortissimo"},
         "streamed": {"stream": True},
         "large": {"stream": True},
+        "shown": {"include_reasoning": True},
+        "shown in a stream": {"include_reasoning": True, "stream": True},
     }
     for path, fields in ways.items():
         upstream.replies.append(_answers(canary, path))
@@ -87,6 +96,8 @@ def _succeed(service: Service, upstream: Upstream, api_key: str, canary: Canarie
         answer = post_chat(service, api_key, conversation)
         assert answer.status == 200
         assert canary.words[f"{path} answer"].encode() in answer.body
+        is_shown = canary.words[f"{path} reasoning"].encode() in answer.body
+        assert is_shown is path.startswith("shown")
 
 
 def _fail_upstream(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:

@@ -56,7 +56,7 @@ async def test_thinking_is_an_effort(given: dict[str, Any], effort: str | None) 
 
 async def test_a_budget_of_thoughts_is_one_of_reasoning() -> None:
     chat = await rendered(thinking={"type": "enabled", "budget_tokens": 1024})
-    assert chat["reasoning"] == {"max_tokens": 1024}
+    assert chat["reasoning"] == {"max_tokens": 1024, "exclude": True}
     assert "reasoning_effort" not in chat
 
 

@@ -57,6 +57,7 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         reasoning_effort="low",
         verbosity="high",
         prompt_cache_key="ann",
+        include_reasoning=True,
     )
     assert json.loads(await render_chat(chat, is_streamed=True)) == {
         "model": "mezzo",
@@ -104,6 +105,7 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         "reasoning_effort": "low",
         "verbosity": "high",
         "prompt_cache_key": "ann",
+        "include_reasoning": True,
         "stream": True,
     }  # fmt: skip
 

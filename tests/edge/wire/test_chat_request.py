@@ -80,6 +80,7 @@ def test_null_is_the_same_as_absent() -> None:
         "presence_penalty", "frequency_penalty", "response_format", "tools", "tool_choice", "parallel_tool_calls", "n",
         "logprobs", "top_logprobs", "stream_options", "user", "metadata", "functions", "function_call", "modalities",
         "audio", "prediction", "web_search_options", "store", "service_tier", "logit_bias", "reasoning_effort", "other",
+        "reasoning", "include_reasoning",
     ]  # fmt: skip
     assert decode(**dict.fromkeys(optional)) == decode()
 
@@ -103,6 +104,27 @@ def test_sampling_goes_on_and_nothing_else_does() -> None:
         "verbosity": "low", "logit_bias": {"50256": -100},
     }  # fmt: skip
     assert body.ignored == ("api_base", "prediction", "service_tier")
+    assert not body.shows_reasoning
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_shown", "ignored"),
+    [
+        ({"include_reasoning": True}, True, ()),
+        ({"include_reasoning": False}, False, ()),
+        ({"reasoning": {}}, True, ()),
+        ({"reasoning": {"exclude": False}}, True, ()),
+        ({"reasoning": {"exclude": True}, "include_reasoning": True}, False, ()),
+        ({"reasoning": {"effort": "high"}}, True, ()),
+        ({"reasoning": {"effort": "high", "exclude": True}}, False, ()),
+        ({"reasoning": {"summary": "auto"}}, True, ("reasoning.summary",)),
+    ],
+)
+def test_reasoning_is_shown_where_it_is_asked_for(
+    fields: dict[str, Any], is_shown: bool, ignored: tuple[str, ...]
+) -> None:
+    body = decode(**fields)
+    assert (body.shows_reasoning, body.ignored) == (is_shown, ignored)
 
 
 def test_fields_that_are_not_known_are_named() -> None:
@@ -130,6 +152,8 @@ def test_names_that_do_not_fit_into_a_header_are_not_in_it() -> None:
         ({"logit_bias": {"1": 101}}, "logit_bias: Expected 'float' <= 100.0."),
         ({"logit_bias": {str(number): 1 for number in range(10_000)}}, "logit_bias is larger than 65536 bytes."),
         ({"reasoning_effort": "as much as you can"}, "reasoning_effort: This value is not one of those accepted here."),
+        ({"reasoning": {"exclude": "yes"}}, "reasoning.exclude: Expected 'bool | null', got 'str'."),
+        ({"include_reasoning": 1}, "include_reasoning: Expected 'bool | null', got 'int'."),
     ],
     ids=str,
 )

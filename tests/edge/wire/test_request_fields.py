@@ -32,6 +32,7 @@ BODY: dict[str, Any] = {
     "stream_options": {"include_usage": True}, "user": "ann", "metadata": {"a": "b"}, "modalities": ["text"],
     "reasoning_effort": "low", "verbosity": "high", "logit_bias": {"50256": -100}, "top_k": 5, "min_p": 0.5,
     "repetition_penalty": 1.5, "reasoning": {"effort": "low", "max_tokens": 5, "enabled": True, "exclude": True},
+    "include_reasoning": True,
     "moderation": {"policy": {"input": {"mode": "score"}, "output": {"mode": "score"}}},
 }  # fmt: skip
 # Those that are refused, whatever they hold, and those that are not.

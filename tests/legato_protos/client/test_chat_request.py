@@ -52,6 +52,7 @@ EVERYTHING: ChatOptions = {
     "reasoning": Reasoning(max_tokens=1_000, enabled=True),
     "verbosity": "high",
     "prompt_cache_key": "ann",
+    "include_reasoning": True,
 }
 
 

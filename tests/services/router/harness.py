@@ -1,6 +1,6 @@
 """A router on a real gRPC server, in front of model servers that do as they are told."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +39,7 @@ from services.router.models.fleet_limits import FleetLimits
 from services.router.models.states import ClassObserver, ModelStates
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.reasoning.sealed_ids import open_seals
 from services.router.routes.class_route import ClassRoute, TierMember, in_order
 from services.router.routes.routes import Routes
 from services.router.routes.target import Target
@@ -147,10 +148,14 @@ async def running_router(
     route: ClassRoute | None = None,
     limits: FleetLimits | None = None,
     observers: Sequence[ClassObserver] = (),
+    route_fields: Mapping[str, Any] | None = None,
+    reasoning_key: str = "",
 ) -> AsyncIterator[Router]:
-    """`route` is of all classes, in place of the targets in their order; `observers` learn of all calls."""
+    """`route` is of all classes, in place of the targets in their order; `observers` learn of all calls; `route_fields`
+    are of all providers."""
+    fields = dict(route_fields or {})
     routes = Routes(
-        {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
+        {target.provider: replace(_route(target.provider, each), **fields) for target, each in targets.items()},
         dict.fromkeys(
             CLASSES, route or in_order(*(replace(target, timeouts=timeouts or target.timeouts) for target in targets))
         ),
@@ -162,7 +167,8 @@ async def running_router(
     targets_in_turn = Targets(
         model_states, log, most_attempts, find_models=canaries.find_models, tells_traces=tells_traces
     )
-    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory)
+    seals = open_seals(reasoning_key)
+    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory, seals)
     if registry is not None:
         show_model_states(model_states, registry)
         show_outcomes(outcomes, registry)

@@ -40,6 +40,8 @@ class Reply(msgspec.Struct, kw_only=True):
     contents: list[str] = msgspec.field(default_factory=lambda: ["Hello", ",", " world", "!"])
     # What is said in place of an answer.
     refusals: list[str] = []
+    # What is thought before the answer.
+    reasoning: list[str] = []
     # The contents are sent this many times over.
     repeat: int = 1
     # As deltas of a stream; `message_tool_calls` is the same for an answer in one piece.
@@ -268,6 +270,7 @@ def _events(reply: Reply) -> list[bytes]:
 
 def _chunks(reply: Reply) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": reasoning} for reasoning in reply.reasoning]
     deltas += [{"content": content} for content in reply.contents * reply.repeat]
     deltas += [{"refusal": refusal} for refusal in reply.refusals]
     calls = reply.tool_calls or [{"index": index, **call} for index, call in enumerate(reply.message_tool_calls)]
@@ -292,6 +295,8 @@ def _chunk(choices: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _whole(reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": "".join(reply.contents * reply.repeat) or None}
+    if reply.reasoning:
+        message["reasoning_content"] = "".join(reply.reasoning)
     if reply.refusals:
         message["refusal"] = "".join(reply.refusals)
     if reply.message_tool_calls:

@@ -9,6 +9,7 @@ from msgspec import Raw
 from services.router.providers.answer import ProviderAnswer, read_text_of_object, total
 from services.router.providers.base import UNREADABLE, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 from services.router.schema.tools import ToolCallFragment
 
 _FINISH_REASONS = {
@@ -42,6 +43,9 @@ class _Block(msgspec.Struct, gc=False):
     type: str = ""
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
+    # Of thoughts that only the vendor can read.
+    data: str | None = None
     id: str | None = None
     name: str | None = None
     # An object, in a tool call.
@@ -51,6 +55,7 @@ class _Block(msgspec.Struct, gc=False):
 class _Delta(msgspec.Struct, gc=False):
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
 
@@ -104,6 +109,9 @@ class MessageAnswer(ProviderAnswer):
         super().__init__()
         # Initial arguments by block index of each open tool call. None: they come in pieces.
         self._begun: dict[int, str | None] = {}
+        # The texts and signatures of thoughts that are being written, by block index, if they are gathered.
+        self._thinking: dict[int, tuple[list[str], list[str]]] = {}
+        self._said_characters = 0
 
     def _read_whole(self, body: bytes) -> None:
         whole = _wholes.decode(body)
@@ -142,22 +150,39 @@ class MessageAnswer(ProviderAnswer):
 
     def _begin_block(self, index: int, block: _Block) -> None:
         if block.text:
-            self.add_texts(block.text)
+            self._say(block.text)
+        if self.thoughts is not None and block.type == "thinking":
+            self._thinking[index] = [block.thinking or ""], [block.signature or ""]
+        elif self.thoughts is not None and block.type == "redacted_thinking":
+            self.thoughts.add(RedactedBlock(block.data or "", self._said_characters))
         if block.type == "tool_use":
             self._begun[index] = read_text_of_object(block.input)
             self.call(ToolCallFragment(index, block.id, block.name, ""))
 
     def _add(self, index: int, delta: _Delta) -> None:
         if delta.text:
-            self.add_texts(delta.text)
+            self._say(delta.text)
         elif delta.thinking:
             self.think(delta.thinking)
+            if index in self._thinking:
+                self._thinking[index][0].append(delta.thinking)
+        elif delta.signature:
+            if index in self._thinking:
+                self._thinking[index][1].append(delta.signature)
         elif delta.partial_json and index in self._begun:
             # Blocks of other types, such as Anthropic's own tools, are ignored.
             self._begun[index] = None
             self.call(ToolCallFragment(index, arguments=delta.partial_json))
 
+    def _say(self, text: str) -> None:
+        self._said_characters += len(text)
+        self.add_texts(text)
+
     def _end_block(self, index: int) -> None:
+        if self.thoughts is not None and index in self._thinking:
+            texts, signatures = self._thinking.pop(index)
+            block = ThinkingBlock("".join(texts), "".join(signatures), self._said_characters)
+            self.thoughts.add(block)
         # A call without parameters has no input deltas; OpenAI's clients expect an object.
         arguments = self._begun.pop(index, None)
         if arguments is not None:

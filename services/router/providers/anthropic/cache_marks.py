@@ -91,7 +91,7 @@ def _conversation_ends(conversation: Conversation) -> list[Text | ToolResult]:
                 return [block, *far[-1:]]
             last = number, block
         if isinstance(turn, ModelTurn):
-            number += len(turn.calls)
+            number += len(turn.calls) + len(turn.thoughts)
     return []
 
 

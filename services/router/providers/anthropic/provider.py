@@ -10,15 +10,23 @@ from msgspec import Raw
 from services.router.providers.abilities import Abilities
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.anthropic.cache_marks import mark_prefix
-from services.router.providers.anthropic.thinking import THINKING_ON, choose_thinking, fit_thinking
+from services.router.providers.anthropic.past_thinking import (
+    BINDING_HEADERS,
+    THOUGHTS,
+    binds_thoughts,
+    in_order,
+    leave_changed_out,
+)
+from services.router.providers.anthropic.thinking import THINKING_ON, choose_thinking, fit_thinking, may_have_thoughts
 from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
-from services.router.providers.http.http_provider import HttpProvider
+from services.router.providers.http.http_provider import NO_HEADERS, HttpProvider
 from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
+    PastCall,
     ResultsTurn,
     SystemTurn,
     Text,
@@ -26,6 +34,7 @@ from services.router.providers.translation.turns import (
     UserTurn,
     read_conversation,
 )
+from services.router.reasoning.restoring import TakenBack
 from services.router.schema.messages import encode_string
 from services.router.schema.parameters import KnownParameters, Parameters
 from services.router.schema.tools import CallableFunctions, Function, Mode
@@ -56,6 +65,7 @@ class AnthropicProvider(HttpProvider):
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         self._version = route.version
+        self._name = route.name
         self._marks_prefix = route.prompt_caching
         self._system_inside = route.system_inside
         super().__init__(route, timeouts, {"anthropic-version": route.version})
@@ -67,6 +77,13 @@ class AnthropicProvider(HttpProvider):
 
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"
+
+    def takes_back(self, model_name: str) -> TakenBack:
+        # A signature is valid for the models of one vendor, and for some of these alone.
+        return TakenBack(f"anthropic {model_name}", f"anthropic {self._name} {model_name}", THOUGHTS)
+
+    def _call_headers(self, call: ProviderCall) -> Mapping[str, str]:
+        return BINDING_HEADERS if binds_thoughts(call) else NO_HEADERS
 
     def _refuses_stop(self, stop: str) -> bool:
         return not stop.strip()
@@ -81,12 +98,17 @@ class AnthropicProvider(HttpProvider):
         if not abilities.prefill and isinstance(conversation.turns[-1], ModelTurn):
             conversation.turns.append(UserTurn([_GO_ON]))
         own = _request(call, abilities, conversation, functions, self._version)
-        request = fit_thinking(merged(own, self._extra), abilities, conversation)
+        wanted = merged(own, self._extra)
+        request = fit_thinking(wanted, abilities, conversation)
         if _effort_of(request) != _effort_of(own):
             call.ignore(("reasoning_effort",))
         if as_object(request.get("thinking")).get("type") in THINKING_ON:
             # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
             request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
+        with_thoughts = may_have_thoughts(wanted, request, abilities)
+        if with_thoughts and binds_thoughts(call):
+            request["thinking"] = leave_changed_out(as_object(request.get("thinking")))
+        request["messages"] = _messages(conversation.turns, with_thoughts=with_thoughts)
         call.ignore(_not_sent(call.parameters, request))
         if call.stream:
             request["stream"] = True
@@ -107,7 +129,8 @@ def _request(
     request: dict[str, object] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
-        "messages": _messages(conversation.turns),
+        # Written last.
+        "messages": [],
     }
     if conversation.system:
         request["system"] = write_list(map(_text_block, conversation.system))
@@ -134,13 +157,13 @@ def _not_sent(parameters: Parameters, request: dict[str, object]) -> Iterator[st
             yield name
 
 
-def _messages(said: list[Turn]) -> Raw:
+def _messages(said: list[Turn], *, with_thoughts: bool) -> Raw:
     """Writes the messages; tool results and the user text after them are one turn, and the user's turn is first."""
     if isinstance(said[0], ModelTurn):
         said = [UserTurn([_OPENING]), *said]
     messages = []
     for role, together in groupby(said, _role):
-        content = write_list(block for turn in together for block in _blocks(turn))
+        content = write_list(block for turn in together for block in _blocks(turn, with_thoughts=with_thoughts))
         messages.append(msgspec.json.encode({"role": role, "content": content}))
     return joined(messages)
 
@@ -151,16 +174,22 @@ def _role(turn: Turn) -> str:
     return "assistant" if isinstance(turn, ModelTurn) else "user"
 
 
-def _blocks(turn: Turn) -> Iterator[dict[str, object]]:
+def _blocks(turn: Turn, *, with_thoughts: bool) -> Iterator[dict[str, object]]:
     if isinstance(turn, ResultsTurn):
         for result in turn.results:
             block = {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
             yield block | _mark(result.cache_control)
         return
-    yield from map(_text_block, turn.texts)
-    if isinstance(turn, ModelTurn):
-        for call in turn.calls:
-            yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
+    if not isinstance(turn, ModelTurn):
+        yield from map(_text_block, turn.texts)
+        return
+    for part in in_order(turn, with_thoughts=with_thoughts):
+        if isinstance(part, Text):
+            yield _text_block(part)
+        elif isinstance(part, PastCall):
+            yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
+        else:
+            yield part
 
 
 def _text_block(text: Text) -> dict[str, object]:

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from services.router.providers.abilities import EFFORTS, Abilities
+from services.router.providers.anthropic.past_thinking import begins_with_thought
 from services.router.providers.base import ProviderCall, as_count, as_object
 from services.router.providers.translation.turns import Conversation, ModelTurn, ResultsTurn, SystemTurn
 from services.router.schema.parameters import EFFORT_TOKENS
 
 # The types of `thinking` that turn it on.
 THINKING_ON: Final = ("enabled", "adaptive")
+_THINKING_OFF: Final = ("disabled", "between_tools")
 # The API refuses a smaller budget.
 _LEAST_BUDGET_TOKENS: Final = 1024
 _NONE: Final = "none"
@@ -42,7 +44,7 @@ def choose_thinking(
         call.note("reasoning.max_tokens", f"{_EFFORT} {effort} instead of {tokens}")
     elif effort != wanted:
         call.note(_EFFORT, f"{effort} instead of {wanted}")
-    # Beside tools it would have to be turned off between calls, since its thoughts are not kept.
+    # Beside tools only the route turns it on.
     is_turned_on = abilities.thinking == "adaptive" and abilities.thinks == "on_request" and not has_tools
     return {"effort": effort}, {"type": "adaptive"} if is_turned_on else {}
 
@@ -67,7 +69,7 @@ def fit_thinking(request: Mapping[str, Any], abilities: Abilities, conversation:
     if kind == "enabled" and abilities.thinking == "adaptive":
         fitted["thinking"] = {name: value for name, value in thinking.items() if name != "budget_tokens"}
         fitted["thinking"]["type"] = kind = "adaptive"
-    turns_off = kind in ("disabled", "between_tools")
+    turns_off = kind in _THINKING_OFF
     if turns_off and abilities.thinks == "always":
         del fitted["thinking"]
     elif turns_off and abilities.thinks == "by_default":
@@ -77,15 +79,24 @@ def fit_thinking(request: Mapping[str, Any], abilities: Abilities, conversation:
     return fitted
 
 
+def may_have_thoughts(wanted: Mapping[str, Any], fitted: Mapping[str, Any], abilities: Abilities) -> bool:
+    """Returns whether the model gets its earlier thoughts: not if it is told not to think, or may not now."""
+    if "thinking" in fitted:
+        return as_object(fitted["thinking"]).get("type") not in _THINKING_OFF
+    return "thinking" not in wanted or abilities.thinks != "on_request"
+
+
 def _may_think(request: Mapping[str, Any], abilities: Abilities, conversation: Conversation) -> bool:
-    """Returns whether thinking may stay enabled. It needs the thoughts before the last call, or before the beginning of
-    an answer, which were not kept, and most models cannot be made to call a tool meanwhile. Its budget must also leave
-    room for the answer."""
+    """Returns whether thinking may stay enabled. With a budget it needs the thoughts before the last call, or before
+    the beginning of an answer, and most models cannot be made to call a tool meanwhile. Its budget must also leave room
+    for the answer."""
     is_forced = as_object(request.get("tool_choice")).get("type") in ("any", "tool")
+    thinking = as_object(request["thinking"])
     # A tool result may be followed by user text in the same turn.
     turns = [turn for turn in conversation.turns[-3:] if not isinstance(turn, SystemTurn)]
     is_after_call = any(isinstance(turn, ResultsTurn) for turn in turns[-2:])
+    lacks_thoughts = is_after_call and thinking.get("type") != "adaptive" and not begins_with_thought(conversation)
     # The route's, or the client's; without one, the model decides.
-    budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
-    is_excluded = (is_forced and not abilities.forced_tools_thinking) or is_after_call
+    budget_tokens = as_count(thinking.get("budget_tokens")) or 0
+    is_excluded = (is_forced and not abilities.forced_tools_thinking) or lacks_thoughts
     return not (is_excluded or isinstance(turns[-1], ModelTurn)) and budget_tokens < request["max_tokens"]

@@ -8,6 +8,7 @@ from msgspec import Raw
 from services.router.providers.answer import NOTHING, ProviderAnswer, read_text_of_object, total
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import ToolCallFragment
 
 _FINISH_REASONS = {
@@ -33,6 +34,7 @@ class _Part(msgspec.Struct, gc=False, rename="camel"):
     text: str | None = None
     thought: bool | None = None
     function_call: _FunctionCall | None = None
+    thought_signature: str | None = None
 
 
 class _Content(msgspec.Struct, gc=False):
@@ -127,7 +129,8 @@ class ContentAnswer(ProviderAnswer):
         if call is not None:
             # A call is sent whole; it is identified by its position, since its id is optional.
             arguments = "{}" if call.args in NOTHING else read_text_of_object(call.args)
-            self.call(ToolCallFragment(self._calls, call.id, call.name, arguments))
+            thoughts = (CallSignature(part.thought_signature),) if part.thought_signature else ()
+            self.call(ToolCallFragment(self._calls, call.id, call.name, arguments, thoughts))
             self._calls += 1
 
     def _add_usage(self, usage: Raw) -> None:

@@ -10,17 +10,15 @@ from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.google_signatures import NO_SIGNATURE, needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
+from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import EFFORT_TOKENS, Parameters
+from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import Function, Mode
-
-# Gemini 3 and later require the thought signature of each past call. This is Google's placeholder if the client has not
-# kept it.
-NO_SIGNATURE = "skip_thought_signature_validator"
-_MODELS_WITHOUT_SIGNATURES = ("gemini-1", "gemini-2")
 
 # Seeds are 32-bit integers.
 _SEEDS = 2**31
@@ -54,10 +52,15 @@ class GeminiProvider(HttpProvider):
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         super().__init__(route, timeouts)
         self._version = route.version
+        self._name = route.name
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         # Not in the URL, as URLs are logged on the way.
         return {"x-goog-api-key": api_key}
+
+    def takes_back(self, model_name: str) -> TakenBack:
+        name = model_name.rpartition("/")[2]
+        return TakenBack(f"google {name}", f"google {self._name} {name}", (CallSignature,))
 
     def _write_body(self, call: ProviderCall) -> bytes:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
@@ -75,10 +78,10 @@ class GeminiProvider(HttpProvider):
 
 def _request(call: ProviderCall) -> dict[str, object]:
     conversation = read_conversation(call.messages)
-    needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
+    are_needed = needs_signatures(call.model_name)
     contents = []
     for turn in conversation.turns:
-        parts = write_list(_parts(turn, needs_signatures=needs_signatures))
+        parts = write_list(_parts(turn, needs_signatures=are_needed))
         role = "model" if isinstance(turn, ModelTurn) else "user"
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, object] = {
@@ -105,17 +108,20 @@ def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, object]]
         return
     yield from map(_text_part, turn.texts)
     if isinstance(turn, ModelTurn):
-        for call in turn.calls:
-            yield _call_part(call, needs_signature=needs_signatures)
+        signatures = [call.signature or _signature(call.extra) for call in turn.calls]
+        # Of calls that were made together only the first is signed; without any, the placeholder stands for each.
+        are_signed = any(signatures)
+        for number, (call, signature) in enumerate(zip(turn.calls, signatures, strict=True)):
+            is_needed = needs_signatures and not (are_signed and number)
+            yield _call_part(call, signature or (NO_SIGNATURE if is_needed else ""))
 
 
 def _text_part(text: Text) -> dict[str, object]:
     return {"text": text.json}
 
 
-def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, object]:
+def _call_part(call: PastCall, signature: str) -> dict[str, object]:
     part: dict[str, object] = {"functionCall": {"id": call.call_id, "name": call.name, "args": call.arguments}}
-    signature = _signature(call.extra) or (NO_SIGNATURE if needs_signature else "")
     if signature:
         part["thoughtSignature"] = signature
     return part

@@ -37,6 +37,8 @@ from services.router.providers.http.object_limit import check_objects
 from services.router.providers.http.stream import Stream
 from services.router.providers.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
+from services.router.reasoning.gathering import GatheredThoughts
+from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import Parameters
 
 # Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
@@ -108,6 +110,14 @@ class HttpProvider(ABC):
     def _path(self, call: ProviderCall) -> str:
         """Returns where the call is posted."""
 
+    @abstractmethod
+    def takes_back(self, model_name: str) -> TakenBack:
+        """Returns which earlier thoughts a model is sent."""
+
+    def _call_headers(self, call: ProviderCall) -> Mapping[str, str]:
+        """Returns headers that only some calls have."""
+        return NO_HEADERS
+
     def _refuses_stop(self, stop: str) -> bool:
         """Returns whether the provider would refuse a request for this stop: most do for an empty one."""
         return not stop
@@ -137,10 +147,11 @@ class HttpProvider(ABC):
         except Interrupted as error:
             raise _failure_of(error) from None
         streams, sink, is_traced = call.stream, call.sink, call.is_traced
+        thoughts = GatheredThoughts() if call.keeps_thoughts or call.tools.json else None
         # It refers to the prompt, which is not needed any more.
         del call
         answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
-        answer.is_traced = is_traced
+        answer.is_traced, answer.thoughts = is_traced, thoughts
         try:
             if not _is_stream(connection, streams=streams):
                 await _read_whole(connection, answer, buffer)
@@ -215,7 +226,8 @@ class HttpProvider(ABC):
         try:
             answer_s = timeouts.first_byte_s if call.stream else timeouts.whole_s
             connection.answer_within(min(answer_s, timeouts.total_s, call.patience_s or answer_s))
-            head = self._head.for_body(self._with_query(self._path(call)), body, call.traceparent)
+            path, headers = self._with_query(self._path(call)), self._call_headers(call)
+            head = self._head.for_body(path, body, call.traceparent, headers)
             posting = connection.post(head, body, call.on_sent)
             # Kept by the connection alone, until it is sent.
             del body

@@ -13,6 +13,7 @@ from services.router.compiled import read_texts
 from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer, read_text_of_object
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import ToolCallFragment
 
 _DONE = b"[DONE]"
@@ -28,6 +29,12 @@ class _ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    # Google's, with the signature of the call.
+    extra_content: Raw = ABSENT
+
+
+class _Signed(msgspec.Struct, gc=False):
+    thought_signature: str = ""
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -44,6 +51,8 @@ class _Message(msgspec.Struct, gc=False):
     # Two names for the reasoning.
     reasoning_content: str | None = None
     reasoning: str | None = None
+    # OpenRouter's, beside the text.
+    reasoning_details: Raw = ABSENT
     tool_calls: list[_ToolCall] | None = None
 
 
@@ -107,6 +116,8 @@ _prompt_tokens = msgspec.json.Decoder(_PromptTokens)
 _answers = msgspec.json.Decoder(_Answer)
 _answer_tokens = msgspec.json.Decoder(_AnswerTokens)
 _texts = msgspec.json.Decoder(str)
+_detail_lists = msgspec.json.Decoder(list[Raw] | None)
+_signatures = msgspec.json.Decoder(dict[str, _Signed])
 
 
 class CompletionAnswer(ProviderAnswer):
@@ -193,8 +204,17 @@ class CompletionAnswer(ProviderAnswer):
             self.refuse(message.refusal)
         if reasoning := message.reasoning_content or message.reasoning:
             self.think(reasoning)
+            if self.thoughts is not None:
+                self.thoughts.add_text(reasoning, "reasoning_content" if message.reasoning_content else "reasoning")
+        if self.thoughts is not None and message.reasoning_details is not ABSENT:
+            self._read_details(message.reasoning_details)
         for call in calls:
             self.call(call)
+
+    def _read_details(self, details: Raw) -> None:
+        if self.thoughts is not None:
+            with suppress(*UNREADABLE):
+                self.thoughts.add_details(_detail_lists.decode(details) or ())
 
     def _read_parts(self, parts: list[_Part]) -> None:
         for part in parts:
@@ -234,7 +254,18 @@ class CompletionAnswer(ProviderAnswer):
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:
     function = call.function or _Function()
-    return ToolCallFragment(call.index, call.id, function.name, _read_arguments(function.arguments))
+    arguments = _read_arguments(function.arguments)
+    thoughts = () if call.extra_content is ABSENT else _read_signatures(call.extra_content)
+    return ToolCallFragment(call.index, call.id, function.name, arguments, thoughts)
+
+
+def _read_signatures(extra_content: Raw) -> tuple[CallSignature, ...]:
+    """Returns the signature that Google's OpenAI-compatible API gives a call."""
+    try:
+        signed = _signatures.decode(extra_content)
+    except UNREADABLE:
+        return ()
+    return tuple(CallSignature(each.thought_signature, name) for name, each in signed.items() if each.thought_signature)
 
 
 def _read_arguments(said: Raw) -> str | None:

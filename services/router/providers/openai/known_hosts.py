@@ -28,11 +28,24 @@ class Host:
     # Those fields, and headers in their place or beside them.
     no_store_fields: Mapping[str, object] = field(default_factory=lambda: {"store": False})
     no_store_headers: Mapping[str, str] = field(default_factory=dict)
+    # The field in which past messages have reasoning. None: that in which it came; empty: there is none.
+    reasoning_field: str | None = None
+    # Whether it takes `reasoning_details` that others gave the client.
+    takes_reasoning_details: bool = False
+    # Whether it refuses messages with calls that have no reasoning.
+    needs_reasoning: bool = False
+    # Whether it refuses calls of Gemini's models from 3 on without their signatures.
+    needs_signatures: bool = False
 
 
 # `max_tokens` is refused by the models of OpenAI from GPT-5 on.
 _AZURE: Final = Host(
-    "max_completion_tokens", key_header="api-key", needs_no_limit=True, takes_allowed_tools=True, takes_no_store=True
+    "max_completion_tokens",
+    key_header="api-key",
+    needs_no_limit=True,
+    takes_allowed_tools=True,
+    takes_no_store=True,
+    reasoning_field="",
 )
 _OPENAI: Final = Host(
     "max_completion_tokens",
@@ -40,12 +53,14 @@ _OPENAI: Final = Host(
     takes_cache_key=True,
     takes_allowed_tools=True,
     takes_no_store=True,
+    reasoning_field="",
 )
-_TAKES_NOTHING: Final = Host(no_store_fields={})
-_TOGETHER: Final = Host(no_store_fields={}, takes_open_parameters=True)
+_TAKES_NOTHING: Final = Host(no_store_fields={}, reasoning_field="reasoning")
+_TOGETHER: Final = Host(no_store_fields={}, takes_open_parameters=True, reasoning_field="reasoning")
+_MOONSHOT: Final = Host(reasoning_field="reasoning_content", needs_reasoning=True)
 _OTHER: Final = Host()
 
-_HOSTS: Final = {
+HOSTS: Final = {
     "api.openai.com": _OPENAI,
     "openrouter.ai": Host(
         takes_cache_key=True,
@@ -53,19 +68,23 @@ _HOSTS: Final = {
         takes_open_parameters=True,
         takes_no_store=True,
         no_store_fields={"provider": {"zdr": True, "data_collection": "deny"}},
+        reasoning_field="reasoning",
+        takes_reasoning_details=True,
     ),
     "ai-gateway.vercel.sh": Host(
         takes_no_store=True, no_store_fields={"providerOptions": {"gateway": {"zeroDataRetention": True}}}
     ),
     "gateway.ai.cloudflare.com": Host(takes_no_store=True, no_store_headers={"cf-aig-collect-log-payload": "false"}),
-    "api.mistral.ai": Host(takes_cache_key=True, no_store_fields={}),
+    "api.mistral.ai": Host(takes_cache_key=True, no_store_fields={}, reasoning_field=""),
     # Some reject unknown fields.
     "api.cerebras.ai": _TAKES_NOTHING,
-    "api.deepseek.com": _TAKES_NOTHING,
+    "api.deepseek.com": Host(no_store_fields={}, reasoning_field="reasoning_content", needs_reasoning=True),
     "api.groq.com": _TAKES_NOTHING,
     "api.together.ai": _TOGETHER,
     "api.together.xyz": _TOGETHER,
-    "generativelanguage.googleapis.com": _TAKES_NOTHING,
+    "api.moonshot.ai": _MOONSHOT,
+    "api.moonshot.cn": _MOONSHOT,
+    "generativelanguage.googleapis.com": Host(no_store_fields={}, reasoning_field="", needs_signatures=True),
 }
 # Hosts of one region or one customer.
 _ENDINGS: Final = {
@@ -79,4 +98,4 @@ _ENDINGS: Final = {
 def host_of(base_url: str) -> Host:
     name = urlsplit(base_url).hostname or ""
     by_ending = (host for ending, host in _ENDINGS.items() if name.endswith(ending))
-    return _HOSTS.get(name) or next(by_ending, _OTHER)
+    return HOSTS.get(name) or next(by_ending, _OTHER)

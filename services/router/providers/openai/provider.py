@@ -13,13 +13,18 @@ from msgspec import Raw
 
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.errors import lessons
+from services.router.providers.google_signatures import needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
 from services.router.providers.openai.parameters import adapt
+from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
 from services.router.providers.translation.conversion import merged
+from services.router.reasoning.restoring import NOTHING, TakenBack
+from services.router.schema.messages import Messages
 from services.router.schema.parameters import OPEN_MODELS, Parameters
+from services.router.schema.thoughts import CallSignature, ReasoningDetail, ReasoningText, Thought
 
 CACHE_KEY_CHARACTERS: Final = 32
 # An access token, in place of an API key.
@@ -32,7 +37,7 @@ class OpenAIProvider(HttpProvider):
     lessons = lessons.OPENAI
     flags = (
         *("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens"),
-        *("open_parameters", "allowed_tools"),
+        *("open_parameters", "allowed_tools", "reasoning_back", "reasoning_needed"),
     )
 
     def __init__(
@@ -48,6 +53,9 @@ class OpenAIProvider(HttpProvider):
         self._takes_reasoning = host.takes_reasoning
         super().__init__(route, timeouts, host.no_store_headers if route.no_store else {}, tls=tls, socket=socket)
         self._route = route
+        self._reasoning_field = host.reasoning_field
+        self._takes_details = host.takes_reasoning_details
+        self._needs_signatures = host.needs_signatures
         if route.no_store:
             self._extra = merged(self._extra, dict(host.no_store_fields))
         self._extra_json = msgspec.json.encode(self._extra)
@@ -75,7 +83,19 @@ class OpenAIProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/chat/completions"
 
+    def takes_back(self, model_name: str) -> TakenBack:
+        name = model_name.rpartition("/")[2].partition(":")[0].lower()
+        if not self._route.reasoning_back:
+            return NOTHING
+        kinds: tuple[type[Thought], ...] = (ReasoningText, ReasoningDetail, CallSignature)
+        clients_kinds = kinds if self._takes_details else (ReasoningText, CallSignature)
+        if self._reasoning_field == "":
+            kinds = clients_kinds = (CallSignature,)
+        return TakenBack(f"openai {name}", f"openai {self._route.name} {name}", kinds, clients_kinds)
+
     def _write_body(self, call: ProviderCall) -> bytes:
+        if (messages := self._with_thoughts(call)) is not call.messages:
+            call = replace(call, messages=messages)
         if self._route.short_call_ids:
             call = replace(call, messages=shorten_call_ids(call.messages))
         if not self._route.allowed_tools:
@@ -84,6 +104,14 @@ class OpenAIProvider(HttpProvider):
             call = replace(call, messages=write_as_strings(call.messages))
         output_field = call.takes.output_field or self._route.output_field
         return encode_call(call, output_field, self._extra_json, self._cache_key(call))
+
+    def _with_thoughts(self, call: ProviderCall) -> Messages:
+        messages = write_thoughts(call.messages, self._reasoning_field)
+        if self._route.reasoning_needed:
+            messages = fill_reasoning(messages)
+        if self._needs_signatures and needs_signatures(call.model_name):
+            messages = fill_signatures(messages)
+        return messages
 
     def _cache_key(self, call: ProviderCall) -> str:
         """Returns the key by which the provider finds the server that has the beginning of this prompt in its cache.

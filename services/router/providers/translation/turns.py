@@ -6,8 +6,9 @@ them, and no result without a call. Texts stay raw JSON.
 
 import hashlib
 import re
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -21,8 +22,10 @@ from services.router.schema.messages import (
     PastFunction,
     PastToolCall,
     decode_string,
+    encode_string,
     join_strings,
 )
+from services.router.schema.thoughts import CallSignature, Carried, RedactedBlock, ThinkingBlock
 
 # The ids that providers accept for a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -46,6 +49,8 @@ class PastCall:
     arguments: Raw
     # The provider's own data for the call, if the client sent it back.
     extra: Raw
+    # Gemini's, as far as it was carried.
+    signature: str = ""
 
 
 @dataclass(slots=True, repr=False)
@@ -58,6 +63,12 @@ class ToolResult:
     cache_control: Raw | None = None
 
 
+class PlacedThought(NamedTuple):
+    texts_before: int
+    calls_before: int
+    block: ThinkingBlock | RedactedBlock
+
+
 @dataclass(slots=True, repr=False)
 class UserTurn:
     texts: list[Text] = field(default_factory=list)
@@ -67,6 +78,8 @@ class UserTurn:
 class ModelTurn:
     texts: list[Text] = field(default_factory=list)
     calls: list[PastCall] = field(default_factory=list)
+    # Claude's, by how many of the texts, and of the calls, come before them.
+    thoughts: list[PlacedThought] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,15 +122,16 @@ def read_conversation(messages: Messages, *, keeps_system_inside: bool = False) 
     """Reads the messages. With `keeps_system_inside`, system messages after the first turn stay in the turn of the user
     that they belong to, at its end; else, and where the user has no such turn, they join the leading ones."""
     reader, lasting = _Reader(keeps_system_inside=keeps_system_inside), messages.lasting
-    for message in messages.parsed[:lasting]:
-        reader.add(message)
+    thoughts = messages.thoughts
+    for index, message in enumerate(messages.parsed[:lasting]):
+        reader.add(message, thoughts.get(index))
     if lasting is None:
         reader.expect_results()
     prefix_end = reader.last_block
     if messages.context is not None:
         reader.turn_of(UserTurn).texts.append(Text(messages.context))
-    for message in messages.parsed[lasting:] if lasting is not None else ():
-        reader.add(message)
+    for index, message in enumerate(messages.parsed[lasting:] if lasting is not None else (), start=lasting or 0):
+        reader.add(message, thoughts.get(index))
     reader.expect_results()
     reader.end_users_turn()
     if not reader.turns:
@@ -144,7 +158,7 @@ class _Reader:
             return None
         return turn.results[-1] if isinstance(turn, ResultsTurn) else turn.texts[-1]
 
-    def add(self, message: Message) -> None:
+    def add(self, message: Message, thoughts: Mapping[int, Carried] | None = None) -> None:
         if message.role == "tool":
             self._add_result(message)
             return
@@ -157,12 +171,21 @@ class _Reader:
         if message.refusal is not ABSENT and _says_something(message.refusal):
             texts.append(Text(message.refusal))
         calls = list(map(_read_call, message.calls))
+        placed: list[PlacedThought] = []
+        if thoughts is not None:
+            texts, placed = _place(texts, thoughts)
+            calls = [_signed(call, thoughts.get(place)) for place, call in enumerate(calls)]
         if not texts and not calls:
             # Providers refuse empty turns.
             return
         if message.role != "user":
             self.end_users_turn()
         turn = self.turn_of(UserTurn) if message.role == "user" else self.turn_of(ModelTurn)
+        if isinstance(turn, ModelTurn):
+            texts_before, calls_before = len(turn.texts), len(turn.calls)
+            turn.thoughts += [
+                PlacedThought(texts_before + at, calls_before + call_at, block) for at, call_at, block in placed
+            ]
         turn.texts += texts
         if isinstance(turn, ModelTurn):
             turn.calls += calls
@@ -220,6 +243,42 @@ def _read_call(call: PastToolCall) -> PastCall:
     except (msgspec.DecodeError, RecursionError):
         raise _refusal(Sentence("tool_arguments_invalid")) from None
     return PastCall(plain_id(call.id or ""), function.name or "", Raw(arguments.encode()), call.extra_content)
+
+
+def _signed(call: PastCall, carried: Carried | None) -> PastCall:
+    signatures = [] if carried is None else [each for each in carried.thoughts if isinstance(each, CallSignature)]
+    return replace(call, signature=signatures[0].signature) if signatures else call
+
+
+def _place(texts: list[Text], thoughts: Mapping[int, Carried]) -> tuple[list[Text], list[PlacedThought]]:
+    """Returns the texts, divided where the model thought in their middle, and its thoughts with their places."""
+    placed: list[PlacedThought] = []
+    for call_at, carried in sorted(thoughts.items()):
+        for block in carried.thoughts:
+            if isinstance(block, ThinkingBlock | RedactedBlock):
+                if call_at > 0:
+                    placed.append(PlacedThought(len(texts), call_at, block))
+                    continue
+                texts, at = _divided(texts, block.at)
+                placed.append(PlacedThought(at, 0, block))
+    return texts, placed
+
+
+def _divided(texts: list[Text], characters: int) -> tuple[list[Text], int]:
+    """Returns the texts with a boundary behind so many characters, and how many of them come before it."""
+    for number, text in enumerate(texts):
+        if not characters:
+            return texts, number
+        said = decode_string(text.json)
+        if characters < len(said):
+            first, second = (
+                Text(encode_string(said[:characters])),
+                Text(encode_string(said[characters:]), text.cache_control),
+            )
+            halves = [half for half in (first, second) if _says_something(half.json)]
+            return [*texts[:number], *halves, *texts[number + 1 :]], number + (halves[:1] == [first])
+        characters -= len(said)
+    return texts, len(texts)
 
 
 def _texts_of(message: Message) -> list[Text]:

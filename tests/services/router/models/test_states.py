@@ -24,6 +24,7 @@ from services.router.providers.base import (
     ProviderUsage,
     Timeouts,
 )
+from services.router.reasoning.restoring import NOTHING, TakenBack
 from services.router.routes.class_route import in_order
 from services.router.routes.routes import Routes
 from services.router.routes.target import Target
@@ -100,6 +101,9 @@ class PlayedProvider:
         if not self._is_reachable:
             raise ProviderError("could not be reached")
         return self._names
+
+    def takes_back(self, model_name: str) -> TakenBack:
+        return NOTHING
 
     def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
         return ()

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
+from services.router.providers.abilities import Abilities
 from services.router.providers.anthropic.provider import VERSION_2023, VERSION_2026, AnthropicProvider
 from services.router.providers.base import ProviderCall, Timeouts
 from tests.services.router.providers.asking import (
@@ -111,8 +112,10 @@ async def test_system_messages_stay_where_the_model_takes_them(
 
 async def test_thinking_is_left_out_after_results_that_a_system_message_follows(upstream: AnthropicUpstream) -> None:
     said = [USER, called(("a", "get_time", "{}")), gave("a", "noon"), {"role": "system", "content": "Be brief."}]
-    call = replace(conversation(*said), model_name="claude-opus-5")
-    assert "thinking" not in await asked(upstream, call, thinking={"type": "adaptive"})
+    abilities = Abilities(thinking="budget", system_inside=True)
+    call = replace(conversation(*said), model_name="claude-opus-5", abilities=abilities)
+    request = await asked(upstream, call, thinking={"type": "enabled", "budget_tokens": 10})
+    assert (request["messages"][-1]["role"], "thinking" in request) == ("system", False)
 
 
 async def test_conversation_that_the_model_began_is_one_that_the_user_opened(upstream: AnthropicUpstream) -> None:
@@ -316,12 +319,13 @@ async def test_thinking_is_left_out_where_it_would_be_refused(upstream: Anthropi
     thinking = {"type": "adaptive"}
     plain = await asked(upstream, changed(CALL, tools_json=WEATHER), thinking=thinking)
     forced = await asked(upstream, changed(CALL, tools_json=WEATHER, tool_choice_json=b'"required"'), thinking=thinking)
-    after_a_call = await asked(
-        upstream, conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon")), thinking=thinking
-    )
+    result = conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon"))
+    after_a_call = await asked(upstream, result, thinking={"type": "enabled", "budget_tokens": 10})
     assert plain["thinking"] == thinking
     assert "thinking" not in forced
     assert "thinking" not in after_a_call
+    # Where the model decides, it need not have thought before.
+    assert (await asked(upstream, result, thinking=thinking))["thinking"] == thinking
     begun = await asked(upstream, conversation(USER, {"role": "assistant", "content": "Once"}), thinking=thinking)
     assert "thinking" not in begun
 

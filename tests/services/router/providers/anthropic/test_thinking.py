@@ -99,7 +99,7 @@ class TestEffort:
         assert call.ignored == ["reasoning.max_tokens: reasoning_effort medium instead of 8000"]
 
     async def test_thinking_is_not_turned_on_beside_tools(self, upstream: AnthropicModels) -> None:
-        """It would have to be off again after each call, which splits the prompt cache."""
+        """Only the route turns it on there."""
         request = await asked(upstream, calling("claude-opus-4-6", WEATHER, reasoning_effort="high"))
         assert (request["output_config"], "thinking" in request) == ({"effort": "high"}, False)
 
