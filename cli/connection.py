@@ -18,14 +18,8 @@ from cli.output import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
-from legato_protos.auth.v1.auth_pb2_grpc import (
-    AccountAdminServiceStub,
-    AuthServiceStub,
-    KeyAdminServiceStub,
-    MaintenanceAdminServiceStub,
-)
-from legato_protos.auth.v1.callers_pb2_grpc import CallerAdminServiceStub
-from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceStub, KeyAdminServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
@@ -91,11 +85,8 @@ def _stub(kind: Callable[[grpc.Channel], StubT], service: str) -> cached_propert
 class ServiceStubs:
     accounts = _stub(AccountAdminServiceStub, AUTH)
     audit = _stub(AuditServiceStub, AUTH)
-    data = _stub(DataServiceStub, AUTH)
     auth = _stub(AuthServiceStub, AUTH)
-    callers = _stub(CallerAdminServiceStub, AUTH)
     keys = _stub(KeyAdminServiceStub, AUTH)
-    maintenance = _stub(MaintenanceAdminServiceStub, AUTH)
     notices = _stub(NoticeServiceStub, AUTH)
     users = _stub(UserAdminServiceStub, AUTH)
     credits = _stub(CreditAdminServiceStub, METERING)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from console.account.account_notices import PageNotices
-from console.display.language import _
+from console.display.sentences import in_words
 from console.menu import menu_of
 from console.routes import PAGES, PageRoute, find_page
 from console.web import step_up
@@ -28,6 +28,7 @@ from services.chassis.http.asgi import Headers
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, TimedReceive
 from services.chassis.http.request_id import RequestIdMiddleware
 from services.chassis.http.server import HttpServer
+from services.chassis.sentence import Sentence
 
 CONFIRM_PATH: Final = "/confirm"
 A_YEAR: Final = "public, max-age=31536000, immutable"
@@ -146,11 +147,11 @@ class ConsoleApp:
         if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
             raise no_such_page()
         if page.needs_notes_role and not visit.who.may_write:
-            raise LegatoError(Reason.ROLE_MISSING, _("Your role in this account does not allow this."))
+            raise LegatoError(Reason.ROLE_MISSING, Sentence("role_missing"))
 
     async def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:
-            return JSONResponse({"message": error.message}, status_of(error))
+            return JSONResponse({"message": in_words(error.sentence)}, status_of(error))
         if error.reason is Reason.SESSION_ENDED:
             visit.sign_out()
             path = visit.address if visit.request.method == "GET" else "/"

@@ -9,18 +9,11 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import grpc
 import grpc.aio
 
-from console.display.service_words import service_words
-from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
-from legato_protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
-from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import KeyAdminServiceStub
+from legato_protos.auth.v1.credentials_pb2_grpc import SignInServiceStub, UserServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-from legato_protos.auth.v1.users_pb2_grpc import (
-    AccountServiceStub,
-    AuditServiceStub,
-    SignInServiceStub,
-    UserAdminServiceStub,
-    UserServiceStub,
-)
+from legato_protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
 from legato_protos.metering.v1.chat_outcomes_pb2_grpc import ChatOutcomeServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
@@ -48,9 +41,9 @@ UPLOAD_TIMEOUT_S: Final = 900.0
 ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
 # Methods that change nothing, by their names: where one replica gives no answer, another is asked. Any other method is
 # called once: a change whose answer is lost may have been carried out.
-READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount|CreateKeyAccessToken")
+READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount")
 # Methods that take no access token: they prove in their requests who calls.
-WITHOUT_TOKEN: Final = re.compile(r".*\.(SignInService|SignInMethodService)/\w+|.*/ReceiveEvent")
+WITHOUT_TOKEN: Final = re.compile(r".*\.SignInService/\w+|.*/ReceiveEvent")
 
 TokenMetadata = tuple[tuple[str, bytes]]
 AnswerT = TypeVar("AnswerT")
@@ -93,10 +86,9 @@ class ServiceCalls:
             is_read = READS.fullmatch(path.rpartition("/")[2]) is not None
             replicas = self._replicas()[: 2 if is_read else 1]
             timeout_s = (timeout or (READ_TIMEOUT_S if is_read else CHANGE_TIMEOUT_S)) / len(replicas)
-            with _in_the_visitors_words():
-                return await self._service.ask(
-                    replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
-                )
+            return await self._service.ask(
+                replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
+            )
 
         return call
 
@@ -116,7 +108,7 @@ class ServiceCalls:
     def _replicas(self) -> list[ChannelReplica]:
         replicas = self._service.replicas.in_order() if self._replica is None else [self._replica]
         if not replicas:
-            raise no_answer(self._service.title)
+            raise unavailable(self._service.title)
         return replicas
 
 
@@ -128,15 +120,11 @@ def _stub(make: Callable[[grpc.aio.Channel], StubT]) -> cached_property[StubT]:
 class AuthCalls(ServiceCalls):
     sign_in = _stub(SignInServiceStub)
     users = _stub(UserServiceStub)
-    methods = _stub(SignInMethodServiceStub)
-    credentials = _stub(CredentialServiceStub)
     notices = _stub(NoticeServiceStub)
-    accounts = _stub(AccountServiceStub)
-    account_admin = _stub(AccountAdminServiceStub)
+    accounts = _stub(AccountAdminServiceStub)
     key_admin = _stub(KeyAdminServiceStub)
     user_admin = _stub(UserAdminServiceStub)
     audit = _stub(AuditServiceStub)
-    data = _stub(DataServiceStub)
 
 
 class MeteringCalls(ServiceCalls):
@@ -168,26 +156,10 @@ def token_metadata(access_token: bytes) -> TokenMetadata:
 def open_stream(title: str, call: CallT) -> Iterator[CallT]:
     """Translates the errors of a call in both directions, which ends with the block."""
     try:
-        with _in_the_visitors_words(), errors_of(title):
+        with errors_of(title):
             yield call
     finally:
         call.cancel()
-
-
-def no_answer(title: str) -> LegatoError:
-    """Builds the error for a service that does not answer, in the visitor's words."""
-    error = unavailable(title)
-    error.message = service_words(error.message)
-    return error
-
-
-@contextmanager
-def _in_the_visitors_words() -> Iterator[None]:
-    try:
-        yield
-    except LegatoError as error:
-        error.message = service_words(error.message)
-        raise
 
 
 async def if_available(answer: Awaitable[AnswerT]) -> AnswerT | None:

@@ -9,7 +9,7 @@ from console.display.words import ROLES, time_of
 from console.services import every_page
 from console.web.csv_files import Row, text_cell
 from console.web.visit import Visit
-from legato_protos.auth.v1 import auth_pb2, data_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 
 PAGE_SIZE = 1_000
@@ -21,11 +21,11 @@ def own_keys(visit: Visit) -> Table:
     """Returns the keys that the visitor created, in all accounts."""
 
     async def rows() -> AsyncIterator[Row]:
-        async for page in every_page(visit.auth.data.ListMyKeys, data_pb2.ListMyKeysRequest()):
+        async for page in every_page(visit.auth.accounts.ListMyKeys, accounts_pb2.ListMyKeysRequest()):
             for key in page.keys:
                 yield _key_row(key)
 
-    return _key_row(data_pb2.MyKey()), rows()
+    return _key_row(accounts_pb2.MyKey()), rows()
 
 
 def account_keys(visit: Visit) -> Table:
@@ -49,7 +49,7 @@ def members(visit: Visit) -> Table:
     return _member_row(pb.Member()), rows()
 
 
-def _key_row(key: data_pb2.MyKey | auth_pb2.Key) -> Row:
+def _key_row(key: accounts_pb2.MyKey | auth_pb2.Key) -> Row:
     return {
         "key_id": key.key_id,
         "account_id": key.account_id,

@@ -8,6 +8,7 @@ from console.display.language import _
 from console.web.forms import Refusal
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 KEY_ID: Final = re.compile(r"key_[0-9A-Za-z]{16}")
 
@@ -16,7 +17,7 @@ def key_id_of(visit: Visit) -> str:
     """Returns the key that the address names."""
     key_id = visit.path_value("key_id")
     if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+        raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="key"))
     return key_id
 
 

@@ -6,12 +6,11 @@ from typing import Final
 
 from console.display.language import N_, _, in_figures
 from console.display.words import usd
-from console.services import TokenMetadata, if_available, token_metadata
+from console.services import if_available
 from console.web.forms import Form, Refusal, Rules, parse_dollars
 from console.web.visit import Visit
-from legato_protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
+from legato_protos.auth.v1.auth_pb2 import SetKeySpendLimitsRequest
 from legato_protos.metering.v1 import spend_limits_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 
 WHOLE_ACCOUNT: Final = ""
@@ -182,30 +181,11 @@ async def checked(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLi
     return "spend-limits-reached" if reached else "spend-limits-set"
 
 
-async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> None:
-    request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=limits)
-    metadata = await _metadata_for(visit, key_id) if key_id else None
-    await visit.metering.spend_limits.SetSpendLimits(request, metadata=metadata)
+async def set_limits(visit: Visit, account_id: str, limits: pb.SpendLimits) -> None:
+    """Sets the limits of the account as a whole."""
+    await visit.metering.spend_limits.SetSpendLimits(pb.SetSpendLimitsRequest(account_id=account_id, limits=limits))
 
 
-async def set_first(visit: Visit, key_id: str, limits: pb.SpendLimits) -> None:
-    """Gives a new key its limits; members may, too. Raises unless they hold afterwards."""
-    request = pb.SetFirstSpendLimitsRequest(account_id=visit.account_id, key_id=key_id, limits=limits)
-    metadata = await _metadata_for(visit, key_id)
-    answer = await visit.metering.spend_limits.SetFirstSpendLimits(request, metadata=metadata)
-    if answer.spend.limits != limits:
-        raise LegatoError(Reason.REQUEST_INVALID, _("The key has other limits already."))
-
-
-async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:
-    """Gives a new key the limits of the one that it replaces."""
-    request = pb.InheritSpendLimitsRequest(account_id=visit.account_id, key_id=key_id, replaced_key_id=replaced_key_id)
-    metadata = await _metadata_for(visit, key_id)
-    await visit.metering.spend_limits.InheritSpendLimits(request, metadata=metadata)
-
-
-async def _metadata_for(visit: Visit, key_id: str) -> TokenMetadata:
-    """Returns an access token by which metering knows that the key is the account's."""
-    request = CreateKeyAccessTokenRequest(account_id=visit.account_id, key_id=key_id)
-    made = await visit.auth.key_admin.CreateKeyAccessToken(request)
-    return token_metadata(made.access_token)
+async def set_key_limits(visit: Visit, key_id: str, limits: pb.SpendLimits) -> None:
+    request = SetKeySpendLimitsRequest(account_id=visit.account_id, key_id=key_id, spend_limits=limits)
+    await visit.auth.key_admin.SetKeySpendLimits(request)

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from console.display.language import _, is_french
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import parse_usd
+from services.chassis.sentence import Sentence
 
 LARGEST_FORM_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 200
@@ -53,9 +54,14 @@ class Refusal(LegatoError):
     def __init__(self, problems: Mapping[str, str], cause: LegatoError | None = None, status: int = 400) -> None:
         reason = Reason.REQUEST_INVALID if cause is None else cause.reason
         retry_after_s = None if cause is None else cause.retry_after_s
-        super().__init__(reason, next(iter(problems.values())), retry_after_s=retry_after_s)
+        super().__init__(reason, Sentence.verbatim(next(iter(problems.values()))), retry_after_s=retry_after_s)
         self.problems = dict(problems)
         self.status = status
+
+    @property
+    def message(self) -> str:
+        """The words for the first field that is wrong, which are in the visitor's language already."""
+        return next(iter(self.problems.values()))
 
 
 class Rules:
@@ -118,16 +124,16 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
             if len(body) > most_bytes:
                 raise _too_large()
     except ClientDisconnect:
-        raise LegatoError(Reason.REQUEST_INVALID, _("The form was not sent completely.")) from None
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("form_cut")) from None
     return bytes(body)
 
 
 def unreadable_form() -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, _("The form cannot be read."))
+    return LegatoError(Reason.REQUEST_INVALID, Sentence("form_unreadable"))
 
 
 def _too_large() -> LegatoError:
-    return LegatoError(Reason.BODY_TOO_LARGE, _("The form is too large."))
+    return LegatoError(Reason.BODY_TOO_LARGE, Sentence("form_too_large"))
 
 
 async def read_form(request: Request) -> Form:

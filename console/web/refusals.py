@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from starlette.responses import Response
 
+from console.display.sentences import in_words
 from console.web.forms import Refusal, status_of
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
@@ -41,7 +42,7 @@ def shows_again(
                 if error.reason not in reasons:
                     raise
                 named = _FIELDS.get(error.param or "", error.param or "")
-                problems = {named if visit.form.has(named) else field: error.message}
+                problems = {named if visit.form.has(named) else field: in_words(error.sentence)}
                 return await page(visit, Refusal(problems, error, status_of(error) if keeps_status else 400))
 
         return answer

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from console.display import event_words, language, words
+from console.display.sentences import in_words
 from console.web.assets import Assets
 from services.chassis.money import format_usd
 
@@ -86,6 +87,7 @@ def new_environment(assets: Assets) -> Environment:
         exact_places=words.exact_places,
         product_places=words.product_places,
         event_words=event_words.event_words,
+        in_words=in_words,
         event_kinds=event_words.KINDS,
         # A form that is sent twice is carried out once.
         new_form_id=lambda: secrets.token_hex(16),

@@ -4,6 +4,7 @@ import json
 
 from starlette.responses import Response
 
+from console.display.sentences import in_words
 from console.web.forms import Form, Refusal, status_of, unreadable_form
 from console.web.refusals import shows_again
 from console.web.visit import Visit
@@ -34,7 +35,7 @@ _shows_refusals = shows_again(ask_again, reasons=SHOWN_HERE, keeps_status=True)
 @_shows_refusals
 async def mail_code(visit: Visit) -> Response:
     """Sends a code to the user's address, and asks again."""
-    await visit.auth.credentials.SendStepUpCode(SendStepUpCodeRequest(client=visit.client))
+    await visit.auth.users.SendStepUpCode(SendStepUpCodeRequest(client=visit.client))
     return await _page(visit, visit.form.get("pending"), done="mailed")
 
 
@@ -76,7 +77,7 @@ async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     except LegatoError as error:
         if error.reason not in SHOWN_HERE:
             raise
-        return await ask_again(visit, Refusal({"": error.message}, error, status_of(error)))
+        return await ask_again(visit, Refusal({"": in_words(error.sentence)}, error, status_of(error)))
     visit.sign_in(answer.signed_in.session_token)
     await visit.resolve(answer.signed_in.session_token)
     return _parse(visit.form.get("pending"))

@@ -6,9 +6,9 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from console.display.language import _
 from console.web.forms import unreadable_form
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 PIECE_BYTES: Final = 64 * 1024
 # A form has few fields before its file.
@@ -59,7 +59,7 @@ class Upload:
     async def open(self) -> None:
         while not self._has_begun:
             if self._is_over or self._bytes_read > MOST_BYTES_BEFORE_FILE:
-                raise LegatoError(Reason.REQUEST_INVALID, _("The form has no file."), param="document")
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("form_without_file"), param="document")
             await self._read()
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -83,9 +83,7 @@ class Upload:
                 raise ClientDisconnect
             self._parser.write(chunk)
         except ClientDisconnect:
-            raise LegatoError(
-                Reason.REQUEST_INVALID, _("The file was not sent completely."), param="document"
-            ) from None
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("file_cut"), param="document") from None
         except FormParserError:
             raise unreadable_form() from None
         self._bytes_read += len(chunk)

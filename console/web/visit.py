@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.display import language
-from console.display.language import _
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
@@ -28,6 +27,7 @@ from legato_protos.metering.v1.metering_pb2 import GetBalanceRequest, GetBalance
 from legato_protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
 from services.chassis.changes import Change, from_changes
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
@@ -244,7 +244,7 @@ class Visit:
         if self.who.resolved.HasField("account"):
             return self.who.resolved.account
         request = auth_pb2.GetAccountRequest(account_id=self.who.account_id)
-        return (await self.auth.account_admin.GetAccount(request)).account
+        return (await self.auth.accounts.GetAccount(request)).account
 
     def credit(self) -> "asyncio.Task[GetBalanceResponse | None]":
         """Reads the credit of the account, once for whatever the page shows of it; None if metering does not answer."""
@@ -264,7 +264,7 @@ class Visit:
 
     async def sign_in_methods(self) -> GetSignInMethodsResponse:
         """Returns which further ways there are; none if auth does not answer."""
-        methods = self.auth.methods.GetSignInMethods(GetSignInMethodsRequest())
+        methods = self.auth.sign_in.GetSignInMethods(GetSignInMethodsRequest())
         return await self.optional(methods, "methods") or GetSignInMethodsResponse()
 
     def path_value(self, name: str) -> str:
@@ -314,7 +314,7 @@ class Visit:
     def require_step_up(self) -> None:
         """Asks who it is before anything is done: the services would ask too, each at its own step."""
         if time_of(self.who.resolved.step_up_until_time) <= self.now:
-            raise LegatoError(Reason.STEP_UP_REQUIRED, _("Confirm that it is you, then repeat this."))
+            raise LegatoError(Reason.STEP_UP_REQUIRED, Sentence("step_up_required"))
 
     async def record_operator_action(
         self, action: "pb.OperatorAction.ValueType", account_id: str = "", object_id: str = "", *changes: Change
@@ -368,11 +368,11 @@ def with_retry_after(response: Response, error: LegatoError) -> Response:
 
 
 def no_such_page() -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, _("There is no such page."))
+    return LegatoError(Reason.NOT_FOUND, Sentence("page_unknown"))
 
 
 def sign_in_first() -> LegatoError:
-    return LegatoError(Reason.SESSION_ENDED, _("Please sign in."))
+    return LegatoError(Reason.SESSION_ENDED, Sentence("sign_in_first"))
 
 
 def own_path(given: str, otherwise: str = "/") -> str:

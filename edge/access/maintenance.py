@@ -3,6 +3,7 @@
 from edge.backends.auth import Verified
 from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 
 class MaintenanceMode:
@@ -24,4 +25,6 @@ class MaintenanceMode:
     def raise_if_on(self) -> None:
         if self._current.is_on:
             current = self._current
-            raise LegatoError(Reason.MAINTENANCE, current.message, retry_after_s=current.retry_after_s)
+            raise LegatoError(
+                Reason.MAINTENANCE, Sentence.verbatim(current.message), retry_after_s=current.retry_after_s
+            )

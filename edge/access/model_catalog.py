@@ -8,6 +8,7 @@ from legato_protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas
+from services.chassis.sentence import Sentence
 from services.rules.model_classes import AUTO
 
 REFRESH_EVERY_S = 30.0
@@ -38,15 +39,15 @@ class ModelCatalog:
     def find(self, model_id: str, principal: Principal) -> router.Model:
         model = self.usable(principal).get(model_id)
         if model is None:
-            raise LegatoError(Reason.MODEL_NOT_FOUND, "There is no such model.", param="model")
+            raise LegatoError(Reason.MODEL_NOT_FOUND, Sentence("model_unknown"), param="model")
         return model
 
     def class_for(self, model_id: str, principal: Principal) -> str:
         """Returns the class that serves a chat for `model_id`."""
         usable = self.usable(principal)
         if model_id not in usable:
-            hint = f" Use one of {', '.join(usable)}." if usable else ""
-            raise LegatoError(Reason.MODEL_UNKNOWN, f"There is no such model.{hint}", param="model")
+            hint = Sentence("model_unknown_use", models=", ".join(usable))
+            raise LegatoError(Reason.MODEL_UNKNOWN, hint if usable else Sentence("model_unknown"), param="model")
         return principal.preferred_class if model_id == AUTO else model_id
 
     async def keep_fresh(self) -> None:

@@ -24,6 +24,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import HttpScope
 from services.chassis.rpc.replicas import Replicas
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
@@ -200,16 +201,14 @@ def _api_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         elif name == b"x-api-key":
             api_key = value.strip()
     if not api_key:
-        raise LegatoError(
-            Reason.KEY_INVALID, "No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'."
-        )
+        raise LegatoError(Reason.KEY_INVALID, Sentence("api_key_missing"))
     if len(api_key) > LONGEST_KEY or not api_key.isascii():
         raise _invalid_key()
     return api_key
 
 
 def _invalid_key() -> LegatoError:
-    return LegatoError(Reason.KEY_INVALID, "The API key is not valid.")
+    return LegatoError(Reason.KEY_INVALID, Sentence("api_key_invalid"))
 
 
 def _principal(principal: pb.Principal) -> Principal:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # The most keys that auth looks up at once.
 ASKED_AT_ONCE = 1_000
@@ -28,10 +29,9 @@ class RunningKey:
 
     def raise_if_refused(self) -> None:
         if self.is_refused:
-            reason, what = Reason.KEY_INVALID, "The API key was revoked, or its account suspended"
             if self._is_caller:
-                reason, what = Reason.CALLER_NOT_GRANTED, "The caller's grant was revoked, or the account suspended"
-            raise LegatoError(reason, f"{what}, during this answer.")
+                raise LegatoError(Reason.CALLER_NOT_GRANTED, Sentence("grant_revoked_meanwhile"))
+            raise LegatoError(Reason.KEY_INVALID, Sentence("key_revoked_meanwhile"))
 
     def __enter__(self) -> "RunningKey":
         return self

@@ -10,6 +10,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import Headers, HttpScope
 from services.chassis.load.gcra import Buckets, Rate
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 
 
@@ -29,8 +30,7 @@ class WrongKeyLimiter:
             return
         wait_ns = self._buckets.charge(network, self._rate)
         if wait_ns:
-            message = "Too many wrong API keys from this address. Please check the key, and retry later."
-            raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
+            raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, Sentence("wrong_keys"), retry_after_s=wait_ns / 1e9)
 
     def rates(self, scope: HttpScope) -> Headers:
         """Returns the rest of an address's limit, in the form of a key's rate headers."""

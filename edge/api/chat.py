@@ -14,6 +14,7 @@ from edge.backends.auth import Principal
 from edge.chat.edge_state import EdgeState
 from edge.chat.endpoint import ChatEndpoint
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 CHAT_PATH: Final = "/v1/chat/completions"
 JSON: Final = "application/json"
@@ -133,4 +134,4 @@ async def create_chat_completion(
     """Answers as one JSON object or, with `stream`, as server-sent events. An error after the first event of a stream
     is one event, `data: {"error": {...}}`, which ends the stream without `[DONE]`."""
     # Only for a path that is taken for this one, such as one with a line feed at its end.
-    raise LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
+    raise LegatoError(Reason.NOT_FOUND, Sentence("endpoint_unknown"))

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 
 from edge.wire import request_fields as fields
 from edge.wire.chat_request import MOST_TOOLS
-from edge.wire.request_fields import CalledFunction, ForcedTool
+from edge.wire.request_fields import IF_TAKEN, AllowedToolsChoice, CalledFunction, ForcedTool
 
 
 def _described(kind: type[Struct], meaning: str, **types: Any) -> Any:
@@ -23,7 +23,11 @@ def _described(kind: type[Struct], meaning: str, **types: Any) -> Any:
     return defstruct(kind.__name__, typed, bases=(kind,), kw_only=True, namespace={"__doc__": meaning})
 
 
-TextPart = _described(fields.TextPart, "A part of a message's content.", type=Literal["text"], text=str)
+TextPart = _described(
+    fields.TextPart,
+    "A part of a message's content: a text, or in a message of the assistant its `refusal`.",
+    type=Literal["text", "refusal"],
+)
 Content = str | Annotated[list[TextPart], Meta(min_length=1)]
 SystemMessage = _described(fields.SystemMessage, "Instructions for the model.", content=Content)
 DeveloperMessage = _described(fields.DeveloperMessage, "The same as a system message.", content=Content)
@@ -49,7 +53,6 @@ class ResponseFormat(fields.ResponseFormatField):
     """The form of the answer. `json_schema` is needed for the type of that name."""
 
 
-IF_TAKEN = "Where the model takes it; otherwise `x-legato-ignored` names it."
 IGNORED = "Accepted, and named in `x-legato-ignored`."
 NOT_USED = "Accepted and not used."
 CACHE_KEY = "Requests with the same value meet the same prompt cache, if the provider has keys for its cache."
@@ -70,13 +73,11 @@ class ChatRequest(fields.Body, kw_only=True):
     max_completion_tokens: Annotated[int, Meta(ge=1, description="Overrides `max_tokens`.")] | None = None
     response_format: ResponseFormat | None = None
     tools: Annotated[list[ToolDefinition], Meta(max_length=MOST_TOOLS)] | None = None
-    tool_choice: Literal["auto", "none", "required"] | ForcedTool | None = None
+    tool_choice: Literal["auto", "none", "required"] | ForcedTool | AllowedToolsChoice | None = None
     n: Annotated[int, Meta(ge=1, le=1, description="Only one choice is supported.")] | None = None
     logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
-    reasoning_effort: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
-    verbosity: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
     logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(description=IF_TAKEN)] | None = None
     functions: Annotated[None, Meta(description="Not supported: use `tools`.")] = None
     function_call: Annotated[None, Meta(description="Not supported: use `tools` and `tool_choice`.")] = None
@@ -85,7 +86,8 @@ class ChatRequest(fields.Body, kw_only=True):
     prediction: Annotated[AnyValue, Meta(description=IGNORED)] = None
     web_search_options: Annotated[AnyValue, Meta(description=IGNORED)] = None
     store: Annotated[AnyValue, Meta(description=NOT_USED)] = None
-    service_tier: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+    service_tier: Annotated[AnyValue, Meta(description=IGNORED)] = None
+    moderation: Annotated[fields.Moderation, Meta(description=f"{IGNORED} `block` is refused.")] | None = None
     prompt_cache_key: Annotated[AnyValue, Meta(description=CACHE_KEY)] = None
     prompt_cache_retention: Annotated[AnyValue, Meta(description=NOT_USED)] = None
     safety_identifier: Annotated[AnyValue, Meta(description=NOT_USED)] = None

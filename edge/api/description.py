@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # Stands for null in examples until the document is complete: FastAPI leaves out whatever is null.
 NULL: Final = "<null>"
@@ -51,38 +52,39 @@ HEADERS: Final[dict[str, dict[str, object]]] = {
 # Headers that errors of a status may have, in addition to those of `error_headers`.
 _HEADERS_OF_STATUS: Final = {405: ("allow",), 409: ("x-original-request-id",), 429: ("retry-after", "retry-after-ms")}
 
-# An example of the message of each error that a client may be sent.
-MESSAGES: Final = {
-    Reason.REQUEST_INVALID: "messages must not be empty.",
-    Reason.MODEL_UNKNOWN: "There is no such model. Use one of auto, mezzo, forte, fortissimo.",
-    Reason.CONTEXT_EXCEEDED: "The prompt is too long for the models of this class.",
-    Reason.KEY_INVALID: "The API key is not valid.",
-    Reason.CREDITS_EXHAUSTED: "The account's credit does not cover this request.",
-    Reason.SCOPE_MISSING: "This API key does not have the required scope: usage.",
-    Reason.ACCOUNT_SUSPENDED: "The account is suspended.",
-    Reason.NOT_FOUND: "There is no such request.",
-    Reason.MODEL_NOT_FOUND: "There is no such model.",
-    Reason.ENDPOINT_NOT_OFFERED: "This endpoint is not supported: use chat completions.",
-    Reason.METHOD_NOT_ALLOWED: "This endpoint does not support this method.",
-    Reason.BODY_TIMEOUT: "The body did not arrive within 60 seconds.",
-    Reason.REQUEST_RESOLVED: "This request has ended, or was never reserved.",
-    Reason.REQUEST_REPEATED: "A request with this Idempotency-Key is running or has ended.",
-    Reason.IDEMPOTENCY_KEY_REUSED: "This Idempotency-Key was used with another body.",
-    Reason.BODY_TOO_LARGE: "The body is larger than 16 MB.",
-    Reason.ENCODING_NOT_SUPPORTED: "Send the body without a content-encoding.",
-    Reason.RATE_LIMITED: "This key has reached its limit of requests per minute.",
-    Reason.TOO_MANY_AT_ONCE: "This key has reached its limit of concurrent requests.",
-    Reason.TOO_MANY_WRONG_KEYS: "Too many wrong API keys from this address.",
-    Reason.SPEND_LIMIT_EXCEEDED: "The key's daily spend limit is spent. It starts anew at midnight, in UTC.",
-    Reason.SPEND_LIMIT_SPENT: "The key's total spend limit is spent. Raise the limit to continue.",
-    Reason.CREDITS_HELD: "The account's credit is held by its own running requests. Please retry when one has ended.",
-    Reason.SATURATED: "The service is saturated right now. Please retry.",
-    Reason.UPSTREAM_FAILED: "The model's answer was interrupted.",
-    Reason.UPSTREAM_REFUSED: "No model of this class accepts the field `seed` as it was sent.",
-    Reason.CONTENT_POLICY: "The content policy of the model's provider does not allow this request.",
-    Reason.UNAVAILABLE: "The router is not available right now. Please retry.",
-    Reason.MAINTENANCE: "The service is under maintenance.",
-    Reason.INTERNAL: "Something went wrong on our side.",
+# An example of what each error that a client may be sent says.
+EXAMPLES: Final = {
+    Reason.REQUEST_INVALID: Sentence("messages_empty"),
+    Reason.MODEL_UNKNOWN: Sentence("model_unknown_use", models="auto, mezzo, forte, fortissimo"),
+    Reason.CONTEXT_EXCEEDED: Sentence("prompt_too_long", most=131072),
+    Reason.KEY_INVALID: Sentence("api_key_invalid"),
+    Reason.CREDITS_EXHAUSTED: Sentence("credit_too_small"),
+    Reason.SCOPE_MISSING: Sentence("scope_missing", scope="usage"),
+    Reason.ACCOUNT_SUSPENDED: Sentence("account_suspended"),
+    Reason.NOT_FOUND: Sentence("thing_unknown", what="request"),
+    Reason.MODEL_NOT_FOUND: Sentence("model_unknown"),
+    Reason.ENDPOINT_NOT_OFFERED: Sentence("endpoint_not_offered"),
+    Reason.METHOD_NOT_ALLOWED: Sentence("method_not_allowed"),
+    Reason.BODY_TIMEOUT: Sentence("body_late", within_s=60),
+    Reason.REQUEST_RESOLVED: Sentence("request_resolved"),
+    Reason.REQUEST_REPEATED: Sentence("request_repeated", request_id=REQUEST_ID),
+    Reason.IDEMPOTENCY_KEY_REUSED: Sentence("idempotency_key_reused"),
+    Reason.BODY_TOO_LARGE: Sentence("body_too_large", most_mb=16),
+    Reason.ENCODING_NOT_SUPPORTED: Sentence("body_encoded"),
+    Reason.RATE_LIMITED: Sentence("rate_limit", what="requests", most=60),
+    Reason.TOO_MANY_AT_ONCE: Sentence("concurrent_requests", most=8),
+    Reason.TOO_MANY_WRONG_KEYS: Sentence("wrong_keys"),
+    Reason.SPEND_LIMIT_EXCEEDED: Sentence("spend_limit_until", whose="key's", period="daily", when="at midnight"),
+    Reason.SPEND_LIMIT_SPENT: Sentence("spend_limit_spent", whose="key's", period="total"),
+    Reason.CREDITS_HELD: Sentence("credits_held"),
+    Reason.SATURATED: Sentence("saturated", what="The service"),
+    Reason.UPSTREAM_FAILED: Sentence("answer_interrupted"),
+    Reason.UPSTREAM_REFUSED: Sentence("field_not_accepted", field="seed"),
+    Reason.CONTENT_POLICY: Sentence("content_policy"),
+    Reason.UNAVAILABLE: Sentence("unavailable", what="The router"),
+    # The operator's own words.
+    Reason.MAINTENANCE: Sentence.verbatim("The service is under maintenance."),
+    Reason.INTERNAL: Sentence("internal"),
 }
 
 # Errors of the HTTP server, before a route is known, and errors that can occur anywhere.
@@ -154,7 +156,7 @@ def _example(reason: Reason) -> LegatoError:
     params = {Reason.REQUEST_INVALID: "messages", Reason.MODEL_UNKNOWN: "model", Reason.MODEL_NOT_FOUND: "model"}
     return LegatoError(
         reason,
-        MESSAGES[reason],
+        EXAMPLES[reason],
         param=params.get(reason),
         retry_after_s=1 if reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE) else None,
         original_request_id=REQUEST_ID if reason is Reason.REQUEST_REPEATED else None,

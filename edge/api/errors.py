@@ -19,6 +19,7 @@ from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.http.asgi import Headers
+from services.chassis.sentence import Sentence
 
 # Every path below it needs a key, whatever the method.
 _KEYED_PATHS: Final = "/v1/"
@@ -74,7 +75,7 @@ def _to_refusal(request: Request, edge: EdgeState, error: Exception) -> LegatoEr
         case RequestValidationError():
             return _invalid_parameter(error)
         case HTTPException(status_code=404):
-            return LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
+            return LegatoError(Reason.NOT_FOUND, Sentence("endpoint_unknown"))
     edge.log.failure("request.failed", error, request_id=request.state.request_id)
     return internal_error()
 
@@ -86,13 +87,15 @@ async def _refuse_method(request: Request, edge: EdgeState) -> LegatoError:
             await edge.principals.identify(request.scope, None)
         except LegatoError as refusal:
             return refusal
-    return LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")
+    return LegatoError(Reason.METHOD_NOT_ALLOWED, Sentence("method_not_allowed"))
 
 
 def _invalid_parameter(error: RequestValidationError) -> LegatoError:
     """Names the first parameter that is wrong. The framework's messages say what was expected, not what was sent."""
     first = error.errors()[0]
     if first["type"] == "extra_forbidden":
-        return LegatoError(Reason.REQUEST_INVALID, "This endpoint does not have such a parameter.")
+        return LegatoError(Reason.REQUEST_INVALID, Sentence("parameter_unknown"))
     name = str(first["loc"][1])
-    return LegatoError(Reason.REQUEST_INVALID, f"{name}: {first['msg']}.", param=name)
+    return LegatoError(
+        Reason.REQUEST_INVALID, Sentence("parameter_invalid", name=name, expected=first["msg"]), param=name
+    )

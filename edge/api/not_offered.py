@@ -8,6 +8,7 @@ from edge.api.access import identified_key
 from edge.api.description import errors
 from edge.backends.auth import Principal
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 router = APIRouter(prefix="/v1", tags=["Not offered"], responses=errors(Reason.ENDPOINT_NOT_OFFERED, needs_scope=False))
 
@@ -16,4 +17,4 @@ router = APIRouter(prefix="/v1", tags=["Not offered"], responses=errors(Reason.E
 @router.post("/completions", summary="Refused: use chat completions", operation_id="createCompletion")
 @router.post("/responses", summary="Refused: use chat completions", operation_id="createResponse")
 async def refuse(principal: Annotated[Principal, Security(identified_key)]) -> None:
-    raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This endpoint is not supported: use chat completions.")
+    raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, Sentence("endpoint_not_offered"))

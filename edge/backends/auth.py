@@ -15,6 +15,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder, errors_of
 from services.chassis.rpc.replicas import Replicas
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
@@ -194,4 +195,4 @@ class Principal:
     def require(self, scope: "pb.Scope.ValueType") -> None:
         if self.scopes and scope not in self.scopes:
             name = pb.Scope.Name(scope).removeprefix("SCOPE_").lower()
-            raise LegatoError(Reason.SCOPE_MISSING, f"This API key does not have the required scope: {name}.")
+            raise LegatoError(Reason.SCOPE_MISSING, Sentence("scope_missing", scope=name))

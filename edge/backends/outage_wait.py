@@ -18,6 +18,7 @@ from edge.wire.body_reader import ClientGone
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError, Reason
 from services.chassis.http.asgi import BODY, WHEN_GONE, HttpScope
 from services.chassis.load.fair_budget import FairBudget
+from services.chassis.sentence import Sentence
 
 AnswerT = TypeVar("AnswerT")
 
@@ -145,8 +146,7 @@ class OutageWait:
                 body.grow_to(request.held_bytes)
             except LegatoError:
                 self.outcomes["full"] += 1
-                message = f"{service} is not available right now, and too many requests wait for it."
-                raise _unavailable(message) from None
+                raise _unavailable(Sentence("unavailable_and_full", what=service)) from None
             if not is_followed:
                 request.follow_client()
             with self._noting_outcome(request):
@@ -211,7 +211,7 @@ class OutageQueues:
                 async with asyncio.timeout_at(request.ends_at_s):
                     return await self._wait(key(), request, ask, on_repeat)
             except TimeoutError:
-                raise _unavailable(f"{self._service} is not available right now.") from None
+                raise _unavailable(Sentence("unavailable", what=self._service)) from None
 
     async def _wait(
         self,
@@ -318,5 +318,5 @@ class _Queue:
                 place.turn.set_result(None)
 
 
-def _unavailable(message: str) -> LegatoError:
-    return LegatoError(Reason.UNAVAILABLE, f"{message} Please retry.", retry_after_s=RETRY_AFTER_S)
+def _unavailable(sentence: Sentence) -> LegatoError:
+    return LegatoError(Reason.UNAVAILABLE, sentence, retry_after_s=RETRY_AFTER_S)

@@ -9,6 +9,7 @@ from typing import Final
 from edge.backends.auth import Principal
 from edge.billing.metering import Metering
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.rules.cost import MILLION
 
 # Reading a smaller body costs no more than asking for the balance.
@@ -26,4 +27,4 @@ async def check_affordable(metering: Metering, principal: Principal, body_bytes:
     told = await metering.balance(principal.account_id)
     least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // MILLION
     if told.balance.balance_nanos - told.balance.owed_nanos < least_nanos:
-        raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover a prompt of this size.")
+        raise LegatoError(Reason.CREDITS_EXHAUSTED, Sentence("prompt_size_credit"))

@@ -15,6 +15,8 @@ from legato_protos.router.v1.router_pb2 import ChatRequest, Grant, Need
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.process import failpoints
+from services.chassis.sentence import Sentence
+from services.chassis.sentence_messages import from_sentence_message
 from services.rules.cost import MILLION, cost_nanos
 
 # The most output held at first; the hold grows with the answer.
@@ -167,7 +169,7 @@ class ChatHold:
             return credits_held()
         if self.spend_limit_refusal is not None:
             return self.spend_limit_refusal
-        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+        return LegatoError(Reason.CREDITS_EXHAUSTED, Sentence("credit_too_small"))
 
     @property
     def cut_by(self) -> str:
@@ -244,7 +246,8 @@ class ChatHold:
 
 
 def _refusal_of(reached: pb.SpendLimitReached) -> LegatoError:
+    sentence = from_sentence_message(reached.sentence, reached.message)
     if not reached.HasField("retry_after"):
-        return LegatoError(Reason.SPEND_LIMIT_SPENT, reached.message)
+        return LegatoError(Reason.SPEND_LIMIT_SPENT, sentence)
     retry_after_s = reached.retry_after.ToMicroseconds() / 1e6
-    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, reached.message, retry_after_s=retry_after_s)
+    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, sentence, retry_after_s=retry_after_s)

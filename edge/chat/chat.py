@@ -29,6 +29,7 @@ from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.http.asgi import WhenGone
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.process import failpoints
+from services.chassis.sentence import Sentence
 
 
 class ChatStage(IntEnum):
@@ -165,8 +166,7 @@ class Chat:
         while True:
             self._admitted.running_key.raise_if_refused()
             if self._clock.elapsed_s() >= self._over_at_s:
-                message = "The model did not start to answer in time. Please retry."
-                return await self._end_early(LegatoError(Reason.UPSTREAM_FAILED, message))
+                return await self._end_early(LegatoError(Reason.UPSTREAM_FAILED, Sentence("answer_late")))
             if not await self._delivery.deliver(response):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.HasField("finished"):
@@ -228,7 +228,7 @@ class Chat:
                 self._request.started = response.started
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence("answer_interrupted"))
 
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
         """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if there is no

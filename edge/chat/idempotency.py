@@ -14,6 +14,7 @@ from typing import Final
 from edge.backends.auth import Principal
 from legato_protos.metering.v1.metering_pb2 import IdempotencyClaim
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.sentence import Sentence
 
 _HEADER: Final = "Idempotency-Key"
 _FIELD: Final = _HEADER.lower().encode()
@@ -31,8 +32,8 @@ async def claim_in(
     if not given:
         return None
     if len(given) > 1 or not _PRINTABLE.fullmatch(given[0]):
-        message = f"{_HEADER} must be given once, and have 1 to {LONGEST_KEY} printable ASCII characters."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param=_HEADER)
+        sentence = Sentence("idempotency_key_invalid", header=_HEADER, most=LONGEST_KEY)
+        raise LegatoError(Reason.REQUEST_INVALID, sentence, param=_HEADER)
     if not principal.digest_key:
         # The auth service predates digest keys. A digest without a key could be guessed.
         raise unavailable("Authentication")

@@ -9,6 +9,7 @@ from edge.wire.completion_json import COMPLETION_PREFIX
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _ENDS: Final = {number: pb.RequestEnd.Value(f"REQUEST_{name}") for name, number in metering.End.items()}
@@ -19,7 +20,7 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
     """Returns a request of the principal's account, by its id or by that of its completion. Others are not found."""
     own_id, account_id = request_id.removeprefix(COMPLETION_PREFIX), principal.account_id
     if not _REQUEST_ID.fullmatch(own_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+        raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="request"))
     await edge.metering.caught_up(account_id)
     found = await edge.metering.request(metering.GetRequestRequest(account_id=account_id, request_id=own_id))
     caller = principal.caller

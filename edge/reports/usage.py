@@ -12,6 +12,7 @@ from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
 from legato_protos.metering.v1.spend_limits_pb2 import Spend
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 HOUR_S: Final = 3600
 DAY_S: Final = 24 * HOUR_S
@@ -56,14 +57,14 @@ class UsagePeriod(NamedTuple):
 def period_of(request: pb.GetUsageRequest, now_s: int, fields: PageFields) -> UsagePeriod:
     width = _WIDTHS.get(request.bucket_width)
     if width is None:
-        raise _invalid("There is no such bucket_width.", "bucket_width")
+        raise _invalid(Sentence("bucket_width_unknown"), "bucket_width")
     end_s = _seconds(request, "end_time", now_s)
     start_s = _seconds(request, "start_time", max(0, end_s - DAY_S))
     if start_s >= end_s:
-        raise _invalid("start_time must be before end_time.", "start_time")
+        raise _invalid(Sentence("start_not_before_end"), "start_time")
     size = request.page_size or width.most
     if not 1 <= size <= width.most:
-        raise _invalid(f"{fields.size} must be a whole number from 1 to {width.most}.", fields.size)
+        raise _invalid(Sentence("whole_number_range", name=fields.size, most=width.most), fields.size)
     # Buckets are whole: the first and the last may extend beyond the requested period.
     first_s = start_s // width.seconds * width.seconds
     last_s = -(-end_s // width.seconds) * width.seconds
@@ -71,7 +72,7 @@ def period_of(request: pb.GetUsageRequest, now_s: int, fields: PageFields) -> Us
     if page := request.page_token:
         page_s = int(page) if _PAGE.fullmatch(page) else -1
     if page_s % width.seconds or not first_s <= page_s <= last_s:
-        raise _invalid(f"{fields.page} must be the {fields.next_page} of a response to the same query.", fields.page)
+        raise _invalid(Sentence("page_of_another_query", name=fields.page, source=fields.next_page), fields.page)
     return UsagePeriod(width, page_s, min(last_s, page_s + size * width.seconds), last_s)
 
 
@@ -80,12 +81,12 @@ def _seconds(request: pb.GetUsageRequest, field: str, default_s: int) -> int:
         return default_s
     seconds: int = getattr(request, field).seconds
     if not 0 <= seconds <= LATEST_S:
-        raise _invalid(f"{field} must be between the years 1970 and 9999.", field)
+        raise _invalid(Sentence("years_range", name=field), field)
     return seconds
 
 
-def _invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def _invalid(sentence: Sentence, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)
 
 
 _RPC_FIELDS: Final = PageFields()
@@ -99,7 +100,7 @@ async def get_usage(
     account_id, books = principal.account_id, edge.metering
     period, groups = period_of(request, int(edge.clock.now().timestamp()), fields), set(request.group_by)
     if not groups <= _GROUPS:
-        raise _invalid("There is no such group_by.", "group_by")
+        raise _invalid(Sentence("group_by_unknown"), "group_by")
     await books.caught_up(account_id)
     rows = await books.usage(
         metering.ListUsageRequest(

@@ -10,6 +10,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import HttpScope
 from services.chassis.rpc.callers import CALLER_PREFIX, is_secured, names_of, not_allowed, uri_of
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 ACCOUNT: Final = b"x-legato-account"
 CALLER: Final = b"x-legato-caller"
@@ -34,7 +35,7 @@ def identify(
     if not account_id:
         return principals.identify(scope, needed)
     if any(name in _KEYS for name, _ in headers):
-        raise LegatoError(Reason.REQUEST_INVALID, "Send either an API key or x-legato-account, not both.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_or_account"))
     return principals.identify_caller(scope, _caller_of(context, scope), account_id.decode("utf-8", "replace"), needed)
 
 
@@ -52,6 +53,5 @@ def _caller_of(context: Context, scope: HttpScope) -> str:
         # TCP without certificates.
         raise not_allowed()
     if not said:
-        message = "Say in x-legato-caller which program calls for this account."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="x-legato-caller")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("caller_unnamed"), param="x-legato-caller")
     return said

@@ -18,6 +18,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.body_progress import PROGRESS_WITHIN_S
 from services.chassis.load.fair_budget import RETRY_AFTER_S, SHARE_OF_FREE
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 # One account may have five of them.
 MOST_TURNS: Final = 8
@@ -69,8 +70,8 @@ class MessageTurns:
             async with asyncio.timeout(self._message_timeout_s):
                 message: Any = await context.read()
         except TimeoutError:
-            told = f"The message did not arrive within {self._message_timeout_s:.0f} seconds."
-            raise LegatoError(Reason.BODY_TIMEOUT, told) from None
+            sentence = Sentence("message_late", within_s=f"{self._message_timeout_s:.0f}")
+            raise LegatoError(Reason.BODY_TIMEOUT, sentence) from None
         return message if isinstance(message, bytes) else None
 
     async def _take(self, account_id: str) -> None:
@@ -136,9 +137,11 @@ def parse(message: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(message)
     except DecodeError:
-        raise LegatoError(Reason.REQUEST_INVALID, f"The message is not a {kind.DESCRIPTOR.name}.") from None
+        raise LegatoError(
+            Reason.REQUEST_INVALID, Sentence("message_of_another_type", type=kind.DESCRIPTOR.name)
+        ) from None
 
 
 def _no_turn() -> LegatoError:
-    message = "Capacity to receive another message is not available to this account right now. Please retry."
-    return LegatoError(Reason.SATURATED, message, retry_after_s=RETRY_AFTER_S)
+    sentence = Sentence("share_used_up", what="Capacity to receive another message")
+    return LegatoError(Reason.SATURATED, sentence, retry_after_s=RETRY_AFTER_S)

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final
 
 import msgspec
+from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Value
 
 from edge.wire.chat_request import (
@@ -21,6 +22,7 @@ from edge.wire.chat_request import (
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _ROLES: Final = {
@@ -31,8 +33,6 @@ _TOOL_MODES: Final = {
     for name, number in pb.ToolMode.items()
     if number != pb.TOOL_MODE_UNSPECIFIED
 }
-_TEXTS: Final = ("model", "reasoning_effort", "verbosity", "prompt_cache_key")
-_SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 # Larger numbers are not exact, and stay what they are.
 _LARGEST_EXACT: Final = 2**53
 
@@ -81,10 +81,9 @@ def _check_elements(message: pb.Message, before: int, name: str) -> int:
 
 
 def _parameters(chat: pb.Chat) -> dict[str, object]:
-    fields: dict[str, object] = {name: given for name in _TEXTS if (given := getattr(chat, name))}
-    for name in ("parallel_tool_calls", "max_tokens"):
-        if chat.HasField(name):
-            fields[name] = getattr(chat, name)
+    fields = _scalars(chat)
+    if chat.HasField("reasoning"):
+        fields["reasoning"] = _scalars(chat.reasoning)
     if (tool_choice := _tool_choice(chat.tool_choice)) is not None:
         fields["tool_choice"] = tool_choice
     if chat.HasField("sampling"):
@@ -97,16 +96,23 @@ def _parameters(chat: pb.Chat) -> dict[str, object]:
     return fields
 
 
-def _sampling(sampling: pb.Sampling) -> dict[str, object]:
-    fields: dict[str, object] = {
-        name: _number(getattr(sampling, name), name) for name in _SAMPLING_NUMBERS if sampling.HasField(name)
+def _scalars(message: Message) -> dict[str, object]:
+    """Renders the texts, numbers and truths of a message, which have the names of the JSON format."""
+    return {
+        field.name: _number(given, field.name) if isinstance(given, float) else given
+        for field, given in message.ListFields()
+        if field.message_type is None and not field.is_repeated
     }
+
+
+def _sampling(sampling: pb.Sampling) -> dict[str, object]:
+    fields = _scalars(sampling)
     if sampling.stop:
         # One more than there may be, which validation refuses.
         fields["stop"] = sampling.stop[: MOST_STOPS + 1]
     # Each has six bytes of JSON at least.
     if len(sampling.logit_bias) > LARGEST_FIELD_BYTES // 6:
-        raise _invalid(f"logit_bias is larger than {LARGEST_FIELD_BYTES} bytes.", "logit_bias")
+        raise _invalid(Sentence("field_too_large", name="logit_bias", most_bytes=LARGEST_FIELD_BYTES), "logit_bias")
     if sampling.logit_bias:
         fields["logit_bias"] = {
             token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
@@ -116,9 +122,18 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
 
 def _tool_choice(choice: pb.ToolChoice) -> object:
     if choice.WhichOneof("kind") == "function_name":
-        return {"type": "function", "function": {"name": choice.function_name}}
+        return _named_function(choice.function_name)
+    if choice.HasField("allowed_tools"):
+        allowed = choice.allowed_tools
+        mode = {"mode": _TOOL_MODES.get(allowed.mode, allowed.mode)} if allowed.mode else {}
+        tools = [_named_function(name) for name in allowed.function_names]
+        return {"type": "allowed_tools", "allowed_tools": {**mode, "tools": tools}}
     # Validation refuses a number, which is a mode that is not known.
     return _TOOL_MODES.get(choice.mode, choice.mode or None)
+
+
+def _named_function(name: str) -> dict[str, object]:
+    return {"type": "function", "function": {"name": name}}
 
 
 async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
@@ -176,13 +191,15 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
         place = f"{name}.{field.name}"
         if field.name in _SCHEMAS:
             if given.ByteSize() > LARGEST_FIELD_BYTES:
-                message = f"{place} is larger than {LARGEST_FIELD_BYTES} bytes: send it as text, in {field.name}_json."
-                raise _invalid(message, place)
+                sentence = Sentence(
+                    "field_larger_than_text", name=place, most_bytes=LARGEST_FIELD_BYTES, field=field.name
+                )
+                raise _invalid(sentence, place)
             fields[field.name] = _object(given.fields, place)
         elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
             fields[field.name] = given
         elif rendered in fields:
-            raise _invalid(f"Set either {name}.{rendered} or {place}, not both.", place)
+            raise _invalid(Sentence("field_set_twice", name=name, field=rendered, other=place), place)
         else:
             fields[rendered] = _checked_object(given, place)
     return fields
@@ -194,11 +211,11 @@ def _checked_object(text: str, name: str) -> msgspec.Raw:
     try:
         _object_decoder.decode(given)
     except msgspec.ValidationError:
-        raise _invalid(f"{name}: Expected a JSON object.", name) from None
+        raise _invalid(Sentence("object_expected", name=name), name) from None
     except msgspec.DecodeError:
-        raise _invalid(f"{name} is not valid JSON.", name) from None
+        raise _invalid(Sentence("field_not_json", name=name), name) from None
     except RecursionError:
-        raise _invalid(f"{name} is nested too deeply.", name) from None
+        raise _invalid(Sentence("field_nested", name=name), name) from None
     return msgspec.Raw(given)
 
 
@@ -226,9 +243,9 @@ def _value(value: Value, name: str) -> object:
 def _number(number: float, name: str) -> float | int:
     """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
     if not isfinite(number):
-        raise _invalid(f"{name}: Expected a finite number.", name)
+        raise _invalid(Sentence("finite_number_expected", name=name), name)
     return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number
 
 
-def _invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def _invalid(sentence: Sentence, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

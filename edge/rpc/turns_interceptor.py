@@ -11,6 +11,7 @@ from edge.rpc.message_turns import MessageTurns
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 _CHAT_SERVICE: Final = f"/{pb.DESCRIPTOR.services_by_name['ChatService'].full_name}/"
 # They share the turns of an account, as these calls are for none.
@@ -70,4 +71,4 @@ def _deserialized(handler: Any, message: bytes) -> Any:
     try:
         return handler.request_deserializer(message)
     except DecodeError:
-        raise LegatoError(Reason.REQUEST_INVALID, "The message cannot be read.") from None
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("rpc_message_unreadable")) from None

@@ -3,6 +3,7 @@
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, HttpScope, Receive
 from services.chassis.load.fair_budget import BudgetShare
+from services.chassis.sentence import Sentence
 
 # A million tokens as JSON; the token limit decides the rest.
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
@@ -44,10 +45,10 @@ def _check_headers(scope: HttpScope, memory: BudgetShare) -> None:
             # Only what arrives is held, but what cannot be held need not arrive.
             memory.check(int(value))
         elif name == b"content-encoding" and value.lower() != b"identity":
-            raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
+            raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, Sentence("body_encoded"))
 
 
 def check_size(size_bytes: int) -> None:
     if size_bytes > LARGEST_BODY_BYTES:
-        message = f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB."
-        raise LegatoError(Reason.BODY_TOO_LARGE, message)
+        sentence = Sentence("body_too_large", most_mb=LARGEST_BODY_BYTES // (1024 * 1024))
+        raise LegatoError(Reason.BODY_TOO_LARGE, sentence)

@@ -14,13 +14,19 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from edge.wire.request_fields import (
+    ABSENT,
     NULL,
+    AllowedToolsChoice,
     AssistantMessage,
     Body,
     BodyOfKnownFields,
     Content,
     ForcedTool,
+    ForwardedFields,
     Message,
+    Moderation,
+    ModerationPolicy,
+    Reasoning,
     ResponseFormatField,
     TextPart,
     ToolCall,
@@ -28,6 +34,7 @@ from edge.wire.request_fields import (
 )
 from edge.wire.value_limit import check_values
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 DecodedT = TypeVar("DecodedT")
@@ -90,15 +97,14 @@ _part_decoder = msgspec.json.Decoder(TextPart)
 _tool_call_decoder = msgspec.json.Decoder(ToolCall)
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _tool_decoder = msgspec.json.Decoder(ToolDefinition)
-_tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool] = msgspec.json.Decoder(
-    Literal["auto", "none", "required"] | ForcedTool
+_tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool | AllowedToolsChoice] = msgspec.json.Decoder(
+    Literal["auto", "none", "required"] | ForcedTool | AllowedToolsChoice
 )
+_moderation_decoder = msgspec.json.Decoder(Moderation)
+_usual_tiers = (Raw(b'"auto"'), Raw(b'"default"'))
 
-_FORWARDED = (
-    "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "verbosity",
-)  # fmt: skip
 # Known, and not passed on to any provider.
-_IGNORED = ("prediction", "web_search_options")
+_IGNORED = ("prediction", "web_search_options", "service_tier", "moderation")
 
 
 async def decode_chat(body: bytes) -> ChatBody:
@@ -111,12 +117,15 @@ async def decode_chat(body: bytes) -> ChatBody:
     if decoded.metadata:
         _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
-    await _check_messages(decoded.messages, yielder)
+    if await _check_messages(decoded.messages, yielder):
+        ignored += ("prompt_cache_breakpoint",)
     tools_json = _present(decoded.tools) if decoded.tools else b""
     tool_choice_json = _present(decoded.tool_choice) if decoded.tool_choice else b""
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
+    if decoded.reasoning is not None and decoded.reasoning.summary is not None:
+        ignored += ("reasoning.summary",)
     if decoded.parallel_tool_calls is not None and not tool_names:
         # Servers refuse it without tools.
         ignored += ("parallel_tool_calls",)
@@ -149,8 +158,9 @@ def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     except (msgspec.DecodeError, RecursionError):
         decoded = _decode(_body_decoder, body, "")
         others = _unknown_names(body, decoded)
-    if others or decoded.prediction or decoded.web_search_options:
-        others += [name for name in _IGNORED if _present(getattr(decoded, name))]
+    if decoded.service_tier in _usual_tiers:
+        decoded.service_tier = ABSENT
+    others += [name for name in _IGNORED if _present(getattr(decoded, name))]
     return decoded, tuple(others)
 
 
@@ -176,30 +186,41 @@ async def _check_utf8(body: bytes, yielder: Yielder) -> None:
             decoder.decode(view[begin:end], final=end >= len(body))
             await yielder.spend((min(end, len(body)) - begin) // 4)
     except UnicodeDecodeError:
-        raise _invalid("The body is not valid UTF-8.") from None
+        raise _invalid(Sentence("body_not_utf8")) from None
 
 
 def _refuse_what_is_not_offered(body: Body) -> None:
     if body.n is not None and body.n != 1:
-        raise _invalid("n must be 1: this service returns one choice.", "n")
+        raise _invalid(Sentence("n_not_one"), "n")
     if body.logprobs:
-        raise _invalid("logprobs are not supported.", "logprobs")
+        raise _invalid(Sentence("logprobs_not_supported"), "logprobs")
     if body.top_logprobs:
-        raise _invalid("logprobs are not supported.", "top_logprobs")
+        raise _invalid(Sentence("logprobs_not_supported"), "top_logprobs")
     if body.functions or body.function_call:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
             if _present(getattr(body, name)):
-                raise _invalid(f"{name} is not supported: use {instead}.", name)
+                raise _invalid(Sentence("field_not_supported", name=name, instead=instead), name)
     if body.modalities:
         _check_field("modalities", _present(body.modalities), _modalities_decoder)
+    if body.moderation and _present(body.moderation):
+        _refuse_blocking(_decode(_moderation_decoder, body.moderation, "moderation"))
     if body.audio and _present(body.audio):
-        raise _invalid("audio is not supported: answers are text.", "audio")
+        raise _invalid(Sentence("audio_not_supported"), "audio")
+
+
+def _refuse_blocking(wanted: Moderation) -> None:
+    """Raises if an answer is to be held back: to answer without would be what the client wants to exclude."""
+    policy = wanted.policy or ModerationPolicy()
+    for place in ("input", "output"):
+        rule = getattr(policy, place)
+        if rule is not None and rule.mode == "block":
+            raise _invalid(Sentence("moderation_cannot_block"), f"moderation.policy.{place}.mode")
 
 
 def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
     """Checks a field of small size."""
     if len(given) > LARGEST_FIELD_BYTES:
-        raise _invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
+        raise _invalid(Sentence("field_too_large", name=name, most_bytes=LARGEST_FIELD_BYTES), name)
     if given:
         _decode(decoder, given, name)
 
@@ -214,17 +235,23 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
     if asked is None:
         return None
     if asked != int(asked) or asked < 1:
-        raise _invalid(f"{name} must be a whole number, at least 1.", name)
+        raise _invalid(Sentence("whole_number_least", name=name), name)
     return min(int(asked), 2**31)
 
 
 def _parameters(body: Body, *, with_tools: bool) -> bytes:
     # Some models refuse an empty list of stops, which is the same as none.
-    parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
+    parameters = {
+        name: value
+        for name in ForwardedFields.__struct_fields__
+        if (value := getattr(body, name)) is not None and value != []
+    }
+    if body.reasoning is not None:
+        parameters |= _reasoning(body.reasoning, has_effort="reasoning_effort" in parameters)
     if body.response_format and (response_format := _present(body.response_format)):
         wanted = _decode(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
-            raise _invalid("response_format.json_schema is missing.", "response_format.json_schema")
+            raise _invalid(Sentence("json_schema_missing"), "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
     if body.logit_bias and (logit_bias := _present(body.logit_bias)):
         _check_field("logit_bias", logit_bias, _logit_bias_decoder)
@@ -234,19 +261,38 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     return msgspec.json.encode(parameters) if parameters else b""
 
 
+def _reasoning(wanted: Reasoning, *, has_effort: bool) -> dict[str, object]:
+    """Returns what the object says as parameters; a `reasoning_effort` beside it counts."""
+    effort = wanted.effort
+    if effort is None and wanted.enabled is not None and wanted.max_tokens is None:
+        effort = "medium" if wanted.enabled else "none"
+    parameters: dict[str, object] = {} if effort is None or has_effort else {"reasoning_effort": effort}
+    if wanted.max_tokens is not None and wanted.enabled is not False:
+        parameters["reasoning"] = {"max_tokens": wanted.max_tokens}
+    return parameters
+
+
 def _present(value: Raw) -> bytes:
     """Returns a field's bytes; empty if it is absent or null."""
     return b"" if value == NULL else bytes(value)
 
 
-async def _check_messages(messages: Raw, yielder: Yielder) -> None:
+async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
+    """Checks the messages, and returns whether a part has a mark that is not passed on."""
     if not messages or messages == NULL:
-        raise _invalid("messages is missing.", "messages")
+        raise _invalid(Sentence("messages_missing"), "messages")
     raw_messages = _decode(_list_decoder, messages, "messages")
     if not raw_messages:
-        raise _invalid("messages must not be empty.", "messages")
+        raise _invalid(Sentence("messages_empty"), "messages")
     elements = len(raw_messages)
     check_count(elements, "messages")
+    has_breakpoint = False
+
+    def check_part(part: TextPart, name: str) -> None:
+        nonlocal has_breakpoint
+        _check_part(part, name)
+        has_breakpoint = has_breakpoint or part.prompt_cache_breakpoint is not None
+
     await yielder.spend(len(memoryview(messages)))
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
@@ -254,7 +300,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
         content, raw_calls = message.content, message.tool_calls
         if isinstance(message, AssistantMessage) and content == NULL:
             if not raw_calls and not message.refusal:
-                raise _invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
+                raise _invalid(Sentence("assistant_message_empty"), f"{name}.content")
             content = _EMPTY
         # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
         del message
@@ -268,18 +314,19 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
             raw_parts = _decode(_content_decoder, content, f"{name}.content")
             elements += len(raw_parts)
             check_count(elements, f"{name}.content")
-            await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, _check_part)
+            await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, check_part)
+    return has_breakpoint
 
 
 def check_count(elements: int, name: str) -> None:
     """Raises if a request has more messages, parts and tool calls than any needs."""
     if elements > MOST_ELEMENTS:
-        raise _invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+        raise _invalid(Sentence("elements_most", most=MOST_ELEMENTS), name)
 
 
 def check_tool_count(tools: int) -> None:
     if tools > MOST_TOOLS:
-        raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
+        raise _invalid(Sentence("tools_most", most=MOST_TOOLS), "tools")
 
 
 async def _check_each(
@@ -297,9 +344,10 @@ async def _check_each(
 
 
 def _check_part(part: TextPart, name: str) -> None:
+    if part.type == "refusal" and part.refusal is not None:
+        return
     if part.type != "text" or part.text is None:
-        message = "Content parts must be of the form {type: 'text', text: string}."
-        raise _invalid(message, name.rpartition("[")[0])
+        raise _invalid(Sentence("content_part_form"), name.rpartition("[")[0])
 
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
@@ -310,8 +358,7 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
     def check(tool: ToolDefinition, name: str) -> None:
         if not _TOOL_NAME.fullmatch(tool.function.name):
-            message = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
-            raise _invalid(message, f"{name}.function.name")
+            raise _invalid(Sentence("function_name_invalid"), f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
@@ -320,10 +367,11 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
     choice = _decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
-    if isinstance(choice, ForcedTool) and choice.function.name not in tool_names:
-        raise _invalid("tool_choice names a function that is not in tools.", "tool_choice")
+    named = choice.allowed_tools.tools if isinstance(choice, AllowedToolsChoice) else [choice]
+    if any(isinstance(tool, ForcedTool) and tool.function.name not in tool_names for tool in named):
+        raise _invalid(Sentence("tool_choice_unknown"), "tool_choice")
     if choice == "required" and not tool_names:
-        raise _invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")
+        raise _invalid(Sentence("tool_choice_without_tools"), "tool_choice")
 
 
 def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: str) -> DecodedT:
@@ -333,9 +381,9 @@ def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: s
     except msgspec.ValidationError as error:
         raise _mistyped(str(error), name) from None
     except msgspec.DecodeError:
-        raise _invalid("The body is not valid JSON.", name or None) from None
+        raise _invalid(Sentence("body_not_json"), name or None) from None
     except RecursionError:
-        raise _invalid("The body is nested too deeply.", name or None) from None
+        raise _invalid(Sentence("body_nested"), name or None) from None
 
 
 def _mistyped(sentence: str, name: str) -> LegatoError:
@@ -345,8 +393,9 @@ def _mistyped(sentence: str, name: str) -> LegatoError:
     said = _PLACE.sub("", sentence)
     if not _SAFE.match(said):
         said = "This value is not one of those accepted here"
-    return _invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
+    expected = said.replace("`", "'")
+    return _invalid(Sentence("parameter_invalid", name=path or "body", expected=expected), path or None)
 
 
-def _invalid(message: str, param: str | None = None) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def _invalid(sentence: Sentence, param: str | None = None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

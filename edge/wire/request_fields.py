@@ -19,6 +19,10 @@ class UnreadObject(Struct, gc=False):
 class TextPart(Struct, gc=False):
     type: str
     text: str | None = None
+    # What the assistant said in place of an answer, as a part of its message.
+    refusal: str | None = None
+    # OpenAI's mark for its cache, which is not passed on.
+    prompt_cache_breakpoint: UnreadObject | None = None
 
 
 # Validated after the rest of a message.
@@ -93,11 +97,23 @@ class NamedFunction(Struct):
     name: str
 
 
-class ForcedTool(Struct):
-    """The function that the model has to call."""
+class ForcedTool(Struct, tag_field="type", tag="function"):
+    """A function, such as the one that the model has to call."""
 
-    type: Literal["function"]
     function: NamedFunction
+
+
+class AllowedTools(Struct):
+    """The functions that the model may call now, of all that are in `tools`."""
+
+    tools: Annotated[list[ForcedTool], Meta(min_length=1)]
+    mode: Literal["auto", "required"] = "auto"
+
+
+class AllowedToolsChoice(Struct, tag_field="type", tag="allowed_tools"):
+    """A choice among some of the tools."""
+
+    allowed_tools: AllowedTools
 
 
 class JsonSchema(Struct):
@@ -120,27 +136,68 @@ class StreamOptions(Struct):
     include_usage: bool | None = None
 
 
+class ModerationRule(Struct):
+    """The treatment of a flagged text; only `block` is looked at."""
+
+    mode: str | None = None
+
+
+class ModerationPolicy(Struct):
+    """The rules for prompts and answers."""
+
+    input: ModerationRule | None = None
+    output: ModerationRule | None = None
+
+
+class Moderation(Struct):
+    """OpenAI's moderation beside an answer."""
+
+    policy: ModerationPolicy | None = None
+
+
+IF_TAKEN: Final = "Where the model takes it; otherwise `x-legato-ignored` names it."
+
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 # What models take differs, and grows.
-_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$")]
+_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)]
 
 
-class Body(Struct):
-    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
+class Reasoning(Struct):
+    """The amount of thinking in OpenRouter's words: an effort, or a number of tokens."""
 
-    messages: Raw = ABSENT
-    model: str | None = None
-    stream: bool | None = None
+    effort: _Word | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    enabled: bool | None = None
+    # Answers have no reasoning, so nothing is to be left out.
+    exclude: bool | None = None
+    summary: str | None = None
+
+
+class ForwardedFields(Struct):
+    """The parameters that models get as they are."""
+
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    max_tokens: float | None = None
-    max_completion_tokens: float | None = None
     stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
     seed: int | None = None
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
     reasoning_effort: _Word | None = None
     verbosity: _Word | None = None
+    top_k: Annotated[int, Meta(ge=-1, description=IF_TAKEN)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1, description=IF_TAKEN)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2, description=IF_TAKEN)] | None = None
+
+
+class Body(ForwardedFields):
+    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
+
+    messages: Raw = ABSENT
+    model: str | None = None
+    stream: bool | None = None
+    max_tokens: float | None = None
+    max_completion_tokens: float | None = None
+    reasoning: Reasoning | None = None
     logit_bias: Raw = ABSENT
     response_format: Raw = ABSENT
     tools: Raw = ABSENT
@@ -163,6 +220,7 @@ class Body(Struct):
     prompt_cache_key: Raw = ABSENT
     prompt_cache_retention: Raw = ABSENT
     safety_identifier: Raw = ABSENT
+    moderation: Raw = ABSENT
 
 
 class BodyOfKnownFields(Body, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ So a text with more values than any chat needs is refused and never decoded.
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 # List elements and object fields, at any depth; and as many lists and objects. A hundred thousand messages with parts
@@ -35,7 +36,7 @@ async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALU
         commas += outside.count(b",")
         openings += outside.count(b"[") + outside.count(b"{")
         if commas > most:
-            raise LegatoError(Reason.REQUEST_INVALID, f"The body has more than {most:,} values.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("values_most", most=most))
         if openings > most:
-            raise LegatoError(Reason.REQUEST_INVALID, f"The body has more than {most:,} lists and objects.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("lists_most", most=most))
         await yielder.spend(len(piece))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from legato_protos.chat.v1.chat_pb2 import (
     ROLE_ASSISTANT,
@@ -15,6 +15,7 @@ from legato_protos.chat.v1.chat_pb2 import (
     JsonObjectFormat,
     JsonSchemaFormat,
     Message,
+    Reasoning,
     ResponseFormat,
     Sampling,
     Tool,
@@ -48,9 +49,17 @@ class ChatOptions(TypedDict, total=False):
     presence_penalty: float
     frequency_penalty: float
     logit_bias: Mapping[str, float]
+    top_k: int
+    min_p: float
+    repetition_penalty: float
     reasoning_effort: str
+    reasoning: Reasoning
     verbosity: str
     prompt_cache_key: str
+
+
+# Those that are given in another form than their fields have.
+_CONVERTED: Final = ("messages", "tools", "tool_choice", "response_format", "max_tokens", "stop")
 
 
 def system(text: str) -> Message:
@@ -96,26 +105,23 @@ def chat_from(messages: Messages, options: ChatOptions) -> Chat:
     stop = options.get("stop", ())
     max_tokens = options.get("max_completion_tokens")
     return Chat(
-        model=options.get("model", ""),
         messages=[messages] if isinstance(messages, Message) else messages,
         tools=options.get("tools", ()),
         tool_choice=_tool_choice(options.get("tool_choice")),
-        parallel_tool_calls=options.get("parallel_tool_calls"),
         response_format=_response_format(options.get("response_format")),
         max_tokens=options.get("max_tokens") if max_tokens is None else max_tokens,
-        sampling=Sampling(
-            temperature=options.get("temperature"),
-            top_p=options.get("top_p"),
-            stop=[stop] if isinstance(stop, str) else stop,
-            seed=options.get("seed"),
-            presence_penalty=options.get("presence_penalty"),
-            frequency_penalty=options.get("frequency_penalty"),
-            logit_bias=options.get("logit_bias", {}),
-        ),
-        reasoning_effort=options.get("reasoning_effort", ""),
-        verbosity=options.get("verbosity", ""),
-        prompt_cache_key=options.get("prompt_cache_key", ""),
+        sampling=Sampling(stop=[stop] if isinstance(stop, str) else stop, **_given(Sampling, options)),
+        **_given(Chat, options),
     )
+
+
+def _given(kind: type[Chat] | type[Sampling], options: ChatOptions) -> dict[str, Any]:
+    """Returns the options that are fields of a message under the same name, as they are."""
+    return {
+        field.name: options[field.name]  # type: ignore[literal-required]
+        for field in kind.DESCRIPTOR.fields
+        if field.name in options and field.name not in _CONVERTED
+    }
 
 
 def _tool_choice(choice: str | ToolChoice | None) -> ToolChoice | None:

@@ -3,6 +3,7 @@
 import asyncio
 
 from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
+from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.auth.audit.rules.retention import AuditRetention
 from services.auth.core.peppers import parse_peppers
 from services.auth.metrics import show_auth
@@ -28,8 +29,10 @@ async def main() -> None:
         await metering.start()
         process.opened.push_async_callback(metering.close)
         peppers = parse_peppers(settings.key_peppers)
-        outbox = OutboxServiceStub(metering.channel)
-        auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=outbox)
+        outbox, spend_limits = OutboxServiceStub(metering.channel), SpendLimitServiceStub(metering.channel)
+        auth = AuthService(
+            database, peppers, clock, log, console=settings.console, outbox=outbox, spend_limits=spend_limits
+        )
         process.opened.push_async_callback(auth.close)
         kept_days = settings.retention_audit_log_days
         retention = AuditRetention(database, auth.parts.audit, clock, log, kept_days=kept_days)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.auth.accounts.servicer import AccountAdminServicer
 from services.auth.audit.rules.copy import AuditCopy
 from services.auth.audit.rules.copy_end import CopyEnd
 from services.auth.audit.servicer import AuditServicer
@@ -21,12 +20,11 @@ from services.auth.keys.rules.callers import Callers
 from services.auth.keys.rules.keys import Keys
 from services.auth.keys.rules.last_uses import LastUses
 from services.auth.keys.rules.playground import PlaygroundTokens
+from services.auth.keys.rules.spend_limits import SpendLimiter
 from services.auth.keys.rules.verifier import Verifier
 from services.auth.keys.rules.watch import Watches
 from services.auth.keys.servicers.auth import AuthServicer
-from services.auth.keys.servicers.callers import CallerAdminServicer
 from services.auth.keys.servicers.keys import KeyAdminServicer
-from services.auth.keys.servicers.maintenance import MaintenanceAdminServicer
 from services.auth.keys.store.epochs import changes_since, find_contradicted, note_peppers
 from services.auth.notices.rules.delivery import NoticeDelivery
 from services.auth.notices.rules.loop import NoticeLoop
@@ -35,8 +33,7 @@ from services.auth.notices.rules.recording import NoticeRecorder
 from services.auth.notices.rules.webhook_client import WebhookClient
 from services.auth.notices.servicer import NoticeServicer
 from services.auth.origins import parse_origins
-from services.auth.people.servicers.data import DataServicer
-from services.auth.people.servicers.members import AccountServicer
+from services.auth.people.servicers.account_admin import AccountAdminServicer
 from services.auth.people.servicers.users import UserAdminServicer
 from services.auth.sign_in.rules.mail import Mail
 from services.auth.sign_in.rules.oidc import OidcClient, OidcIssuer
@@ -47,7 +44,6 @@ from services.auth.sign_in.rules.sessions import Sessions
 from services.auth.sign_in.rules.sign_in import SignIn
 from services.auth.sign_in.rules.smtp import MailSender
 from services.auth.sign_in.rules.totp import CredentialCipher
-from services.auth.sign_in.servicers.credentials import CredentialServicer, SignInMethodServicer
 from services.auth.sign_in.servicers.own_user import UserServicer
 from services.auth.sign_in.servicers.sign_in import SignInServicer
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
@@ -61,6 +57,7 @@ from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
     from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+    from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceAsyncStub
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -95,8 +92,9 @@ class AuthService:
         sleep: Sleep = asyncio.sleep,
         console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
         outbox: "OutboxServiceAsyncStub | None" = None,
+        spend_limits: "SpendLimitServiceAsyncStub | None" = None,
     ) -> None:
-        """Takes metering's notices over from `outbox`."""
+        """Takes metering's notices over from `outbox`, and limits there by `spend_limits` what keys may spend."""
 
         async def read_changes(since_epoch: int) -> Changes:
             return await database.read_in_place(changes_since, since_epoch)
@@ -130,20 +128,14 @@ class AuthService:
         issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
         oidc = OidcSignIn(parts, sessions, sign_in, mail, issuer, origins)
         self.servicers = [
-            AuthServicer(self.verifier, callers, self.watches),
-            AccountAdminServicer(parts),
-            KeyAdminServicer(Keys(parts), sessions.require_signer),
-            CallerAdminServicer(callers),
-            MaintenanceAdminServicer(parts),
-            SignInServicer(parts, sign_in, passwords, sessions),
-            SignInMethodServicer(parts, sign_in, passwords, oidc),
-            UserServicer(parts, passkeys, mail),
+            AuthServicer(parts, self.verifier, callers, self.watches),
+            AccountAdminServicer(parts, mail, self.playground),
+            KeyAdminServicer(Keys(parts, SpendLimiter(spend_limits)), callers),
+            SignInServicer(parts, sign_in, passwords, oidc, sessions),
+            UserServicer(parts, sign_in, passwords, oidc, passkeys, mail),
             UserAdminServicer(parts),
             AuditServicer(parts),
-            CredentialServicer(parts, sign_in, passwords, oidc),
             NoticeServicer(parts, recorder, webhook_client),
-            AccountServicer(parts, mail, self.playground),
-            DataServicer(parts),
         ]
         verifier = AccessTokenVerifier(console.public_keys, signer)
         self.access = AccessCheck(verifier, sessions.now_us, sessions.confirm)

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from legato_protos.type.v1 import access_token_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ PUBLIC_KEYS_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_PUBLIC_KEYS"
 
 _KEY: Final = re.compile("[0-9A-Fa-f]{64}")
 # Claims that have the same name in the message.
-_CLAIMS: Final = ("user_id", "session_id", "account_id", "role", "is_operator", "key_id", "replaced_key_id")
+_CLAIMS: Final = ("user_id", "session_id", "account_id", "role", "is_operator")
 
 
 class AccountRole(IntEnum):
@@ -59,10 +60,6 @@ class Access:
     # When the user last proved who they are.
     authenticated_at_us: int
     expires_at_us: int
-    # A key of the account that the user may change; empty: the token says nothing of keys.
-    key_id: str = ""
-    # The key that it replaces; empty: none.
-    replaced_key_id: str = ""
 
 
 # The access of the call that the current task serves; None where the caller needs none, such as the command line.
@@ -75,7 +72,7 @@ def expiry_us(now_us: int) -> int:
 
 
 def access_invalid() -> LegatoError:
-    return LegatoError(Reason.ACCESS_TOKEN_INVALID, "This call needs a valid access token.")
+    return LegatoError(Reason.ACCESS_TOKEN_INVALID, Sentence("access_token_invalid"))
 
 
 class AccessTokenSigner:

@@ -1,8 +1,9 @@
 """The table of errors.
 
 Code that refuses raises `LegatoError` with a `Reason`. The table maps each reason to its gRPC code, HTTP status and
-OpenAI type; the reason itself travels between processes, because gRPC has no code for "out of credit". Any other
-exception becomes INTERNAL, and its text never leaves the process: it may quote message content.
+OpenAI type; the reason itself travels between processes, because gRPC has no code for "out of credit", and so do the
+id and the figures of its sentence. Any other exception becomes INTERNAL, and its text never leaves the process: it may
+quote message content.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode as Code
+
+from legato_protos.type.v1.sentence_pb2 import Sentence as SentenceMessage
+from services.chassis.sentence import Sentence
+from services.chassis.sentence_messages import from_sentence_message, to_sentence_message
 
 DOMAIN = "legato"
 _PARAM = "param"
@@ -91,45 +96,49 @@ class Reason(StrEnum):
 
 
 class LegatoError(Exception):
-    """A refusal that the caller may see: the message must quote nothing that the caller sent."""
+    """A refusal that the caller may see: the sentence must quote nothing that the caller sent."""
 
     def __init__(
         self,
         reason: Reason,
-        message: str,
+        sentence: Sentence,
         *,
         param: str | None = None,
         retry_after_s: float | None = None,
         original_request_id: str | None = None,
         figures: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(sentence)
         self.reason = reason
-        self.message = message
+        self.sentence = sentence
         self.param = param
         self.retry_after_s = retry_after_s
         # The first request, where this one is a repeat.
         self.original_request_id = original_request_id
-        # Numbers for programs beside the message, such as the limit that was reached.
+        # Numbers for programs beside those of the sentence, such as what is left of each limit.
         self.figures = figures or {}
 
     @property
     def wire(self) -> Wire:
         return self.reason.wire
 
+    @property
+    def message(self) -> str:
+        """The sentence in English, which is all that clients get."""
+        return str(self.sentence)
+
 
 def internal_error() -> LegatoError:
-    return LegatoError(Reason.INTERNAL, "Something went wrong on our side.")
+    return LegatoError(Reason.INTERNAL, Sentence("internal"))
 
 
 def unavailable(what: str) -> LegatoError:
-    return LegatoError(Reason.UNAVAILABLE, f"{what} is not available right now. Please retry.", retry_after_s=1)
+    return LegatoError(Reason.UNAVAILABLE, Sentence("unavailable", what=what), retry_after_s=1)
 
 
 def credits_held() -> LegatoError:
     """Builds the error for an account whose credit is all held by its own running requests."""
-    message = "The account's credit is held by its own running requests. Please retry when one has ended."
-    return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+    return LegatoError(Reason.CREDITS_HELD, Sentence("credits_held"), retry_after_s=1)
 
 
 def forget_origin(error: BaseException | None) -> None:
@@ -152,6 +161,9 @@ def to_status(error: LegatoError) -> Status:
     for name, figure in error.figures.items():
         info.metadata[name] = str(figure)
     status.details.add().Pack(info)
+    if error.sentence.id:
+        # Not in the metadata above, of which earlier releases take everything else for a number.
+        status.details.add().Pack(to_sentence_message(error.sentence))
     if error.retry_after_s is not None:
         retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=0))
         retry.retry_delay.FromMicroseconds(round(error.retry_after_s * 1e6))
@@ -163,10 +175,13 @@ def from_status(status: Status) -> LegatoError:
     """Rebuilds the error that another process raised; a reason unknown here (a newer process) becomes INTERNAL."""
     info = error_details_pb2.ErrorInfo()
     retry = error_details_pb2.RetryInfo()
+    words = SentenceMessage()
     retry_after_s = None
     for detail in status.details:
         if detail.Is(info.DESCRIPTOR):
             detail.Unpack(info)
+        elif detail.Is(words.DESCRIPTOR):
+            detail.Unpack(words)
         elif detail.Is(retry.DESCRIPTOR):
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.ToMicroseconds() / 1e6
@@ -175,7 +190,7 @@ def from_status(status: Status) -> LegatoError:
     details = dict(info.metadata)
     return LegatoError(
         Reason(info.reason),
-        status.message,
+        from_sentence_message(words, status.message),
         param=details.pop(_PARAM, None),
         retry_after_s=retry_after_s,
         original_request_id=details.pop(_ORIGINAL_REQUEST, None),

@@ -12,6 +12,7 @@ from typing import Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.rules.largest_limits import LARGEST_LIMITS
 
 PAGE_SIZE_DEFAULT: Final = 100
@@ -24,19 +25,19 @@ _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
 ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def invalid(sentence: Sentence, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)
 
 
 def checked_id(given: str, param: str) -> str:
     if not ID.fullmatch(given):
-        raise invalid("An id has 1 to 64 letters, digits, - and _.", param)
+        raise invalid(Sentence("id_invalid"), param)
     return given
 
 
 def checked_request_id(given: str) -> str:
     if not _REQUEST_ID.fullmatch(given):
-        raise invalid("A request's id has 32 hexadecimal digits.", "request_id")
+        raise invalid(Sentence("request_id_invalid"), "request_id")
     return given
 
 
@@ -51,13 +52,13 @@ def check_ids(request_id: str, **ids: str) -> None:
 
 def check_tokens(*counts: int) -> None:
     if min(counts) < 0 or max(counts) > LARGEST_TOKENS:
-        raise invalid(f"A count of tokens must be between 0 and {LARGEST_TOKENS}.", "usage")
+        raise invalid(Sentence("token_count_range", most=LARGEST_TOKENS), "usage")
 
 
 def checked_limit(given: int, param: str) -> int:
     """Validates a limit; one above the largest, stored when that was allowed, is clamped."""
     if given < 1:
-        raise invalid("A limit must be at least 1.", param)
+        raise invalid(Sentence("limit_least"), param)
     largest = LARGEST_LIMITS[param]
     return min(largest, given)
 
@@ -65,13 +66,13 @@ def checked_limit(given: int, param: str) -> int:
 def to_microseconds(given: Timestamp, param: str) -> int:
     # Not `ToMicroseconds`, which raises another error.
     if abs(given.seconds) >= LATEST_S:
-        raise invalid("A time must lie before the year 10000.", param)
+        raise invalid(Sentence("time_too_late"), param)
     return given.seconds * 1_000_000 + given.nanos // 1000
 
 
 def checked_page_size(given: int) -> int:
     if given < 0:
-        raise invalid("The page size must not be negative.", "page_size")
+        raise invalid(Sentence("page_size_negative"), "page_size")
     return min(given, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT
 
 
@@ -85,5 +86,5 @@ def from_token(token: str, count: int) -> list[int]:
     with contextlib.suppress(binascii.Error, ValueError):
         numbers = [int(word) for word in base64.b64decode(token, altchars=b"-_", validate=True).decode().split(" ")]
     if len(numbers) != count or to_token(*numbers) != token or max(map(abs, numbers)) >= 2**63:
-        raise invalid("The page token must be the one that the previous page returned.", "page_token")
+        raise invalid(Sentence("page_token_invalid"), "page_token")
     return numbers

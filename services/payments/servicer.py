@@ -12,6 +12,7 @@ from legato_protos.payments.v1 import payments_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.payments.rules import ID_PREFIX, Payment, UnsupportedCurrency, parse_event, to_booking
 from services.payments.stripe_client import StripeClient, no_payment
@@ -63,8 +64,8 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         cents = request.amount_cents
         if not self._least_cents <= cents <= self._most_cents:
             least, most = self._least_cents // CENTS_PER_DOLLAR, self._most_cents // CENTS_PER_DOLLAR
-            message = f"A payment is between ${least:,} and ${most:,}."
-            raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_cents")
+            sentence = Sentence("payment_range", least=least, most=most)
+            raise LegatoError(Reason.REQUEST_INVALID, sentence, param="amount_cents")
         # What is paid for an account that metering does not know, such as another service's, is not booked.
         await self._open_account(account_id)
         key = f"legato-{account_id}-{operation_id}-{cents}"
@@ -92,7 +93,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         """Returns when everything is booked. After any error Stripe sends the event again, for three days."""
         if len(request.payload) > LARGEST_EVENT_BYTES or not self._stripe.is_signed(request.payload, request.signature):
             self.events["forged"] += 1
-            raise LegatoError(Reason.REQUEST_INVALID, "The signature is not valid.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("signature_invalid"))
         try:
             is_booked = await self._receive(request.payload)
         except BaseException:
@@ -158,5 +159,5 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
 
 def _checked_id(given: str) -> str:
     if not _ID.fullmatch(given):
-        raise LegatoError(Reason.REQUEST_INVALID, "An id has 1 to 64 letters, digits, - and _.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("id_invalid"))
     return given

@@ -12,6 +12,7 @@ import msgspec
 import stripe
 
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.payments.rules import CURRENCY, Payment, Return
 
@@ -143,7 +144,7 @@ class StripeClient:
 
 
 def no_payment() -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, "There is no such payment.")
+    return LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="payment"))
 
 
 def _checkout(session: Any) -> Checkout:

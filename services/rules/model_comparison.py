@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from legato_protos.router.v1.router_pb2 import Distribution, ModelOutcomes
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.metrics import quantile
 
 # Fewer calls of one of them say too little, and so do fewer failures of the worse.
@@ -68,23 +69,27 @@ def sum_outcomes(name: str, outcomes: Iterable[ModelOutcomes]) -> OutcomeSum:
     return total
 
 
-def compare(first: OutcomeSum, second: OutcomeSum) -> str:
+def compare(first: OutcomeSum, second: OutcomeSum) -> Sentence:
     """Says in a sentence which of the two fails more often, if that is no chance."""
     for each in (first, second):
         if each.calls < LEAST_CALLS:
-            return f"Too few calls to compare: {each.name} has {each.calls:,}, and {LEAST_CALLS} are needed."
+            return Sentence("too_few_calls", name=each.name, calls=each.calls, least=LEAST_CALLS)
     worse, better = sorted((first, second), key=lambda each: each.failures / each.calls, reverse=True)
-    figures = f"{_of_calls(worse)} against {_of_calls(better)}"
     usual = (worse.failures + better.failures) / (worse.calls + better.calls)
     deviation = math.sqrt(usual * (1 - usual) * (1 / worse.calls + 1 / better.calls))
     difference = worse.failures / worse.calls - better.failures / better.calls
     if worse.failures < LEAST_FAILURES or difference <= _DEVIATIONS * deviation:
-        return f"Neither fails clearly more often: {_of_calls(first)} against {_of_calls(second)}."
-    return f"{worse.name} fails more often: {figures}."
+        return Sentence("fails_about_equally", **_figures(first, second))
+    return Sentence("fails_more_often", name=worse.name, **_figures(worse, better))
 
 
-def _of_calls(outcomes: OutcomeSum) -> str:
-    return f"{100 * outcomes.failures / outcomes.calls:.1f} % of {outcomes.calls:,}"
+def _figures(first: OutcomeSum, second: OutcomeSum) -> dict[str, str]:
+    return {
+        "failed": f"{100 * first.failures / first.calls:.1f}",
+        "calls": str(first.calls),
+        "other_failed": f"{100 * second.failures / second.calls:.1f}",
+        "other_calls": str(second.calls),
+    }
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -9,9 +9,10 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from cli.main import legato
-from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import accounts_pb2_grpc, auth_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.assembly import open_grounding
@@ -21,15 +22,15 @@ from services.router.grounding.settings import GroundingSettings
 ACCOUNT = "acct_1"
 
 
-class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
+class Accounts(accounts_pb2_grpc.AccountAdminServiceServicer):
     async def GetAccount(self, request: Any, context: Any) -> auth_pb2.GetAccountResponse:
         if request.account_id != ACCOUNT:
-            raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such account."))
         return auth_pb2.GetAccountResponse(account=auth_pb2.Account(account_id=ACCOUNT))
 
 
 async def _no_models(chat: Any) -> Any:
-    raise LegatoError(Reason.UNAVAILABLE, "This router has no models.")
+    raise LegatoError(Reason.UNAVAILABLE, Sentence.verbatim("This router has no models."))
 
 
 class GroundingHarness:

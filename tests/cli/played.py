@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from cli.connection import ServiceStubs
 from cli.main import legato
-from legato_protos.auth.v1 import auth_pb2, callers_pb2, data_pb2, notices_pb2, users_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2, notices_pb2, users_pb2
 from legato_protos.metering.v1 import metering_pb2, reports_pb2, spend_limits_pb2, statements_pb2
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from legato_protos.payments.v1 import payments_pb2
@@ -28,7 +28,7 @@ FILES = {
 }
 # Further services, of another file of the same package.
 MORE = {
-    "auth": [users_pb2.DESCRIPTOR, notices_pb2.DESCRIPTOR, callers_pb2.DESCRIPTOR, data_pb2.DESCRIPTOR],
+    "auth": [users_pb2.DESCRIPTOR, notices_pb2.DESCRIPTOR, accounts_pb2.DESCRIPTOR],
     "metering": [
         statements_pb2.DESCRIPTOR,
         spend_limits_pb2.DESCRIPTOR,

@@ -12,17 +12,18 @@ import pytest
 from cli.connection import CallRefused, NotRunning, call_service, running_services
 from cli.settings import SettingsWrong
 from cli.supervision import data_folder
-from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import accounts_pb2_grpc, auth_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
 
 
-class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
+class Accounts(accounts_pb2_grpc.AccountAdminServiceServicer):
     async def GetAccount(self, request: auth_pb2.GetAccountRequest, context: Any) -> auth_pb2.GetAccountResponse:
         if request.account_id != "acct_1":
-            raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such account."))
         return auth_pb2.GetAccountResponse(account=auth_pb2.Account(account_id="acct_1", name="Ada"))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.core import codes
 from services.auth.core.encryption import TextCipher, parse_encryption_key
@@ -33,6 +34,7 @@ from services.auth.sign_in.store import tables as user_tables
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.database.records import RecordT, find_all
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.telemetry.log import Log
 from tests.console import auth_rows
 from tests.console.auth_rows import ENCRYPTION_KEY, PEPPERS, USER_ID, add_records
@@ -71,6 +73,7 @@ class Auth:
         self.database = Database(migrated_sqlite(self._file, "auth", MIGRATIONS), "auth")
         self._webhook_client = WebhookClient()
         self._service: AuthService | None = None
+        self._spend_limits: Any = None
         self._use_cipher("")
         with self._writing() as connection:
             auth_rows.write_account(connection)
@@ -108,8 +111,16 @@ class Auth:
             webhook_client=self._webhook_client,
         )
         # Nothing waits until edges have heard of a change: there are none.
-        self._service = AuthService(self.database, PEPPERS, StandingClock(), log, _no_sleep, console)
+        self._service = AuthService(
+            self.database, PEPPERS, StandingClock(), log, _no_sleep, console, spend_limits=self._spend_limits
+        )
         return self._service.servicers
+
+    async def start(self, metering: str, log: Log) -> None:
+        """Opens a channel to metering, which limits what keys may spend."""
+        self._metering = ReplicaChannel("Metering", "metering", metering, None, log)
+        await self._metering.start()
+        self._spend_limits = SpendLimitServiceStub(self._metering.channel)
 
     async def confirm(self, access: Access, rule: TokenRule) -> Access:
         assert self._service is not None
@@ -118,6 +129,7 @@ class Auth:
     async def close(self) -> None:
         if self._service is not None:
             await self._service.close()
+        await self._metering.close()
         for outside in ("issuer", "mail_box"):
             if outside in vars(self):
                 getattr(self, outside).close()

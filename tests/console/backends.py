@@ -52,6 +52,7 @@ class Backends:
 
     async def start(self, folder: Path, log: Log) -> None:
         await self.payments.start(f"unix:{folder}/bookings.sock", log)
+        await self.auth.start(f"unix:{folder}/spend-limits.sock", log)
 
     async def close(self) -> None:
         await self.payments.close()

@@ -32,6 +32,7 @@ from tests.console.backends import Backends
 from tests.console.clock import NOW_US, StandingClock
 from tests.console.processes import PROCESSES, ProcessMetrics
 from tests.console.servers import new_server as new_backend
+from tests.console.servers import new_spend_limits
 
 API_URL = "http://127.0.0.1:8080/v1"
 COOKIE = "__Host-legato"
@@ -90,9 +91,11 @@ class ConsoleHarness:
         log = Log("console", self.log_stream, debug=True)
         servers = []
         await self.backends.start(self._folder, log)
-        for service in ("auth", "metering", "router", "payments"):
-            server = new_backend(service, self.backends, log)
-            server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
+        services_of = {
+            each: new_backend(each, self.backends, log) for each in ("auth", "metering", "router", "payments")
+        }
+        for name, server in {**services_of, "spend-limits": new_spend_limits(self.backends, log)}.items():
+            server.add_insecure_port(f"unix:{self._folder}/{name}.sock")
             await server.start()
             servers.append(server)
         payments_address = f"unix:{self._folder}/payments.sock" if self._takes_payments else ""

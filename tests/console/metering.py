@@ -128,11 +128,14 @@ class Metering:
             metering,
             ChatOutcomeServicer(self.database, metering.key_totals),
             CreditAdminServicer(self.database, writer),
-            SpendLimitServicer(self.database, writer, log),
+            self.spend_limits(log),
             StatementServicer(self.database),
             ReportServicer(self.database),
             NoticeThresholdServicer(self.database, RULES),
         ]
+
+    def spend_limits(self, log: Log) -> SpendLimitServicer:
+        return SpendLimitServicer(self.database, self._one_writer(log), log)
 
     def payment_booking(self, log: Log) -> PaymentBookingServicer:
         return PaymentBookingServicer(self.database, self._one_writer(log))
@@ -316,6 +319,11 @@ class Metering:
         """Adds to the visitor's balance what was never booked."""
         change = "UPDATE accounts SET balance_nanos = balance_nanos + :nanos WHERE account_id = :account_id"
         self.change(change, nanos=nanos, account_id=ACCOUNT_ID)
+
+    def recorded_changes(self) -> list[str]:
+        """Returns the changes that auth has not taken over for the audit log."""
+        with self.database.transaction(writes=False) as connection:
+            return list(connection.scalars(sa.select(tables.account_changes.c.action)))
 
     def audit(self) -> list[str]:
         with self.database.transaction(writes=False) as connection:

@@ -73,6 +73,13 @@ class NotedServicers(grpc.GenericRpcHandler):
         return answer
 
 
+def new_spend_limits(backends: Backends, log: Log) -> grpc.aio.Server:
+    """Returns metering for auth, which has it limit what keys may spend."""
+    server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
+    server.add_generic_rpc_handlers((NotedServicers(backends, lambda: [backends.metering.spend_limits(log)]),))
+    return server
+
+
 def new_server(service: str, backends: Backends, log: Log) -> grpc.aio.Server:
     """Returns a server for the console of operators."""
     real = getattr(backends, service)

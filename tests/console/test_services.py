@@ -11,16 +11,17 @@ import pytest
 
 from console import services
 from console.services import AuthCalls, if_available
+from legato_protos.auth.v1 import accounts_pb2_grpc, credentials_pb2_grpc
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1 import users_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.replica_channel import ReplicaChannel
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 
 # Each has far more methods than these tests call.
-AccountServicer: Any = users_pb2_grpc.AccountServiceServicer
-SignInServicer: Any = users_pb2_grpc.SignInServiceServicer
+AccountServicer: Any = accounts_pb2_grpc.AccountAdminServiceServicer
+SignInServicer: Any = credentials_pb2_grpc.SignInServiceServicer
 
 
 class Accounts(AccountServicer, SignInServicer):  # type: ignore[misc]
@@ -34,7 +35,7 @@ class Accounts(AccountServicer, SignInServicer):  # type: ignore[misc]
 
     async def RemoveMember(self, request: Any, context: Any) -> pb.RemoveMemberResponse:
         await self._note(context)
-        raise LegatoError(Reason.NOT_FOUND, "There is no such member.")
+        raise LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such member."))
 
     async def SignOut(self, request: Any, context: Any) -> pb.SignOutResponse:
         await self._note(context)
@@ -59,8 +60,8 @@ async def serving(folder: Path, *replicas: Accounts) -> AsyncIterator[AuthCalls]
     async with contextlib.AsyncExitStack() as opened:
         for number, accounts in enumerate(replicas):
             server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
-            users_pb2_grpc.add_AccountServiceServicer_to_server(accounts, server)
-            users_pb2_grpc.add_SignInServiceServicer_to_server(accounts, server)
+            accounts_pb2_grpc.add_AccountAdminServiceServicer_to_server(accounts, server)
+            credentials_pb2_grpc.add_SignInServiceServicer_to_server(accounts, server)
             addresses.append(f"unix:{folder}/{number}.sock")
             server.add_insecure_port(addresses[-1])
             await server.start()

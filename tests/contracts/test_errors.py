@@ -6,8 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from edge.api.description import EXAMPLES
 from edge.wire.responses import error_body
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # Status, type, and the reasons that the interface gives for it.
 DOCUMENTED = [
@@ -22,6 +24,7 @@ DOCUMENTED = [
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \|(?: (\d{3}) \| `(\w+)` \| (?:`(\w+)`|\S) \|)?", re.MULTILINE)
+EXAMPLE = re.compile(r"^\| `(\w+)` \| `\w+` \| \d{3} \|.* \| ([^|]+) \|$", re.MULTILINE)
 # Of reasons that only gRPC gives.
 OVER_HTTP = ("500", "api_error", "internal_error")
 
@@ -36,6 +39,11 @@ def test_page_names_every_reason_with_its_codes_and_no_other() -> None:
         reason: (wire.grpc_code.name, str(wire.http_status), wire.type, wire.code or "")
         for reason, wire in wires.items()
     }
+
+
+def test_page_shows_the_words_of_the_table_as_the_description_of_the_interface_does() -> None:
+    shown = dict(EXAMPLE.findall(PAGE.read_text()))
+    assert shown == {reason.value: str(sentence) for reason, sentence in EXAMPLES.items()}
 
 
 @pytest.mark.parametrize(("http_status", "kind", "reasons"), DOCUMENTED)
@@ -56,7 +64,7 @@ def test_a_documented_status_has_one_type_whatever_the_reason() -> None:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_every_error_has_the_one_shape(reason: Reason) -> None:
-    body = msgspec.json.decode(error_body(LegatoError(reason, "The message.")))
+    body = msgspec.json.decode(error_body(LegatoError(reason, Sentence.verbatim("The message."))))
 
     assert list(body) == ["error"]
     assert set(body["error"]) == {"message", "type", "param", "code"}

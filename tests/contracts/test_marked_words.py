@@ -27,8 +27,8 @@ MODULES = [
 ]
 # Functions and macros whose texts are marked, or are for programs.
 UNSHOWN = {
-    *MARKS, "Counter", "OutcomeSum", "TypeVar", "ValueError", "cli", "command", "compile", "live", "no_answer",
-    "open_stream",
+    *MARKS, "Counter", "OutcomeSum", "TypeVar", "ValueError", "cli", "command", "compile", "live", "open_stream",
+    "unavailable",
 }  # fmt: skip
 # Proper names, keys of figures, and an example for a model.
 NAMES = {

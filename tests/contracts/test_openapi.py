@@ -9,7 +9,7 @@ import pytest
 from edge.api.app import EdgeApp
 from edge.api.chat_examples import CHUNKS
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
-from edge.api.description import MESSAGES, ErrorBody
+from edge.api.description import EXAMPLES, ErrorBody
 from services.chassis.errors import Reason
 
 DOCUMENT = EdgeApp(cast(Any, None)).openapi()
@@ -42,7 +42,7 @@ def test_every_error_of_the_table_is_in_it_and_no_other() -> None:
     codes = {(status, body["error"]["type"], body["error"]["code"]) for status, body in shown}
     assert codes == {(wire.http_status, wire.type, wire.code) for wire in (reason.wire for reason in Reason)}
     internal = {reason for reason in Reason if reason.wire.code == Reason.INTERNAL.wire.code}
-    assert MESSAGES.keys() == set(Reason) - internal | {Reason.INTERNAL}
+    assert EXAMPLES.keys() == set(Reason) - internal | {Reason.INTERNAL}
 
 
 def test_every_operation_but_the_description_needs_a_key_and_names_its_scope() -> None:

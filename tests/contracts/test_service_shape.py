@@ -85,6 +85,20 @@ def test_messages_are_not_repeated_under_the_name_of_a_service() -> None:
     assert [name for name in messages if name.startswith(tuple(services))] == []
 
 
+def test_auth_has_one_grpc_service_for_each_kind_of_caller_and_thing() -> None:
+    contracts = "".join(path.read_text() for path in sorted((ROOT / "protos/legato/auth").rglob("*.proto")))
+    assert re.findall(r"^service (\w+)", contracts, re.MULTILINE) == [
+        "AccountAdminService",
+        "AuthService",
+        "KeyAdminService",
+        "SignInService",
+        "UserService",
+        "NoticeService",
+        "AuditService",
+        "UserAdminService",
+    ]
+
+
 def test_auth_creates_keys_in_one_place() -> None:
     assert modules_with("key_format.mint()") == ["services/auth/keys/rules/keys.py", "services/auth/keys/store/keys.py"]
 

@@ -6,6 +6,7 @@ from deploy import hello
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import Played, play
 
 CODE = "K7Q2-M4XD-0000-0000-0000"
@@ -43,6 +44,6 @@ def test_later_there_is_a_new_link(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_link_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = LegatoError(Reason.CALLER_NOT_ALLOWED, "The caller's certificate does not allow this.")
+    refused = LegatoError(Reason.CALLER_NOT_ALLOWED, Sentence.verbatim("The caller's certificate does not allow this."))
     said = say(monkeypatch, play(("auth", "AccountAdminService.ListAccounts", refused)))
     assert said.startswith("There is no link to the web console: ")

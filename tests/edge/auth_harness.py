@@ -12,13 +12,8 @@ from edge.access.principals import Principals
 from edge.backends.auth import NAME, AuthReplica, Principal, Scope
 from edge.backends.outage_wait import OutageWait, WaitLimits
 from legato_protos.auth.v1 import auth_pb2 as pb
-from legato_protos.auth.v1.auth_pb2_grpc import (
-    AccountAdminServiceStub,
-    AuthServiceStub,
-    KeyAdminServiceStub,
-    MaintenanceAdminServiceStub,
-)
-from legato_protos.auth.v1.callers_pb2_grpc import CallerAdminServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceStub, KeyAdminServiceStub
 from services.auth.core.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
@@ -72,8 +67,8 @@ class AuthHarness:
             channel = await stack.enter_async_context(open_channel(self._sockets[-1]))
             self.stub = AuthServiceStub(channel)
             self._accounts, self._keys = AccountAdminServiceStub(channel), KeyAdminServiceStub(channel)
-            self.callers = CallerAdminServiceStub(channel)
-            self._maintenance = MaintenanceAdminServiceStub(channel)
+            self.callers = KeyAdminServiceStub(channel)
+            self._maintenance = AuthServiceStub(channel)
             addresses = ",".join(line.address for line in self.lines)
             self.replicas = Replicas(NAME, addresses, lambda address: AuthReplica(address, self._clock), self._log)
             await self.replicas.start()

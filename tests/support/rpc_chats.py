@@ -19,8 +19,8 @@ TOOL_MODES: Final = {
     "none": pb.TOOL_MODE_NONE,
     "required": pb.TOOL_MODE_REQUIRED,
 }
-_SAMPLING: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
-_PLAIN: Final = ("model", "max_tokens", "parallel_tool_calls", "reasoning_effort", "verbosity", "prompt_cache_key")
+_SAMPLING: Final = [field.name for field in pb.Sampling.DESCRIPTOR.fields if field.name != "stop"]
+_PLAIN: Final = [field.name for field in pb.Chat.DESCRIPTOR.fields if field.message_type is None]
 
 
 def socket_of(data: Path) -> str:
@@ -36,10 +36,16 @@ def to_chat(body: Mapping[str, Any]) -> pb.Chat:
     for name in _PLAIN:
         if name in left:
             setattr(chat, name, left.pop(name))
+    if (reasoning := left.pop("reasoning", None)) is not None:
+        chat.reasoning.CopyFrom(pb.Reasoning(**reasoning))
     chat.tools.extend(_tool(tool) for tool in left.pop("tools", ()))
     if (choice := left.pop("tool_choice", None)) is not None:
         if isinstance(choice, str):
             chat.tool_choice.mode = TOOL_MODES[choice]
+        elif choice["type"] == "allowed_tools":
+            allowed = chat.tool_choice.allowed_tools
+            allowed.mode = TOOL_MODES[choice["allowed_tools"]["mode"]]
+            allowed.function_names.extend(tool["function"]["name"] for tool in choice["allowed_tools"]["tools"])
         else:
             chat.tool_choice.function_name = choice["function"]["name"]
     if (wanted := left.pop("response_format", None)) is not None:

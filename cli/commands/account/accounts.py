@@ -11,7 +11,7 @@ from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, money
 from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
 from legato_protos.auth.v1 import auth_pb2 as pb
-from legato_protos.auth.v1.data_pb2 import CloseAccountRequest, EndMembershipsRequest
+from legato_protos.auth.v1.accounts_pb2 import CloseAccountRequest, EndMembershipsRequest
 from legato_protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
 from legato_protos.router.v1.content_pb2 import EraseAccountRequest
 from services.chassis.money import format_usd
@@ -126,9 +126,9 @@ def close(invocation: Invocation, account_id: str | None, again: bool) -> None:
 
 
 def _close(services: ServiceStubs, account_id: str) -> dict[str, object]:
-    closed = call_service(services.data.CloseAccount, CloseAccountRequest(account_id=account_id))
+    closed = call_service(services.accounts.CloseAccount, CloseAccountRequest(account_id=account_id))
     erased = call_service(services.content.EraseAccount, EraseAccountRequest(account_id=account_id), timeout_s=ERASE_S)
-    left = call_service(services.data.EndMemberships, EndMembershipsRequest(account_id=account_id))
+    left = call_service(services.accounts.EndMemberships, EndMembershipsRequest(account_id=account_id))
     return {
         "account_id": account_id,
         **described(closed.account, "closed_at"),

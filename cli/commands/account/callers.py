@@ -32,13 +32,13 @@ def grant(invocation: Invocation, caller: str, account_id: str, all_accounts: bo
     if bool(account_id) == all_accounts:
         raise click.UsageError("give --account or --all-accounts.")
     request = pb.GrantCallerRequest(caller=caller, account_id=account_id, all_accounts=all_accounts, **limits)
-    invocation.show(describe(call_service(invocation.services.callers.GrantCaller, request).grant))
+    invocation.show(describe(call_service(invocation.services.keys.GrantCaller, request).grant))
 
 
 @callers.command("list")
 def list_(invocation: Invocation) -> None:
     """List which programs may call for which accounts, and which no longer."""
-    pages = every_page(invocation.services.callers.ListCallers, pb.ListCallersRequest(page_size=PAGE_SIZE))
+    pages = every_page(invocation.services.keys.ListCallers, pb.ListCallersRequest(page_size=PAGE_SIZE))
     things = [describe(granted) for page in pages for granted in page.grants]
     # The columns of limits are shown only if a grant has one.
     own = [name for name in LIMITS if any(thing[name] is not None for thing in things)]
@@ -51,7 +51,7 @@ def list_(invocation: Invocation) -> None:
 def revoke(invocation: Invocation, caller: str, account_id: str) -> None:
     """Let a program call for accounts no longer. It is refused everywhere when the command returns."""
     request = pb.RevokeCallerRequest(caller=caller, account_id=account_id)
-    remaining = call_service(invocation.services.callers.RevokeCaller, request).remaining_grants
+    remaining = call_service(invocation.services.keys.RevokeCaller, request).remaining_grants
     if any(not granted.account_id for granted in remaining):
         told = f"{caller} may still call for {account_id}: it is granted all accounts."
     else:

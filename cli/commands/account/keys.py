@@ -1,6 +1,6 @@
 """`legato keys`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -8,8 +8,11 @@ import click
 from cli.command import HelpLine, Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, value_of
+from cli.spend_limits import spend_limit_options, to_spend_limits
 from cli.values import ALL_CLASSES, LIMITS, OneOrMoreOf, classes_option, limit_options, put_classes
 from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.metering.v1.spend_limits_pb2 import SpendLimits
+from services.chassis.money import format_usd
 
 SCOPES = {"inference": pb.Scope.SCOPE_INFERENCE, "models": pb.Scope.SCOPE_MODELS, "usage": pb.Scope.SCOPE_USAGE}
 NEVER = "never"
@@ -41,6 +44,8 @@ keys = command_group("keys", HELP.text)
     help="Days until the key expires.",
 )
 @classes_option("The classes that the key may use, such as mezzo,forte.  [default: whatever the account may use]")
+@limit_options("for this key.  [default: the account's limit]")
+@spend_limit_options
 def create(
     invocation: Invocation,
     account_id: str,
@@ -48,12 +53,25 @@ def create(
     scopes: Sequence[list[str]],
     expires: str,
     classes: list[str] | None,
+    day: int | None,
+    month: int | None,
+    total: int | None,
+    **limits: Any,
 ) -> None:
-    """Create a key. It is shown now and never again."""
+    """Create a key with all that limits it. It is shown now and never again."""
     names = [scope for some in scopes for scope in some]
     days = None if expires == NEVER else int(expires)
-    made = create_key(invocation.services, account_id, name, names, days, classes or ())
-    invocation.show({**describe(made.key), "api_key": made.api_key})
+    spend_limits = to_spend_limits(SpendLimits(), {"day": day, "month": month, "total": total})
+    made = create_key(invocation.services, account_id, name, names, days, classes or (), limits, spend_limits)
+    if spend_limits != SpendLimits() and not made.HasField("spend_limits"):
+        raise click.ClickException(
+            f"auth is of an older release, which knows no spend limits: revoke {made.key.key_id}, which nobody has."
+        )
+    amounts = {
+        f"spend_{field.name.removesuffix('_nanos')}_usd": nanos for field, nanos in made.spend_limits.ListFields()
+    }
+    spending = {name: format_usd(nanos) for name, nanos in amounts.items()}
+    invocation.show({**describe(made.key), **spending, "api_key": made.api_key})
 
 
 @keys.command("list")
@@ -117,6 +135,8 @@ def create_key(
     scopes: Sequence[str],
     expires_after_days: int | None,
     classes: Sequence[str] = (),
+    limits: Mapping[str, Any] = {},
+    spend_limits: SpendLimits | None = None,
 ) -> pb.CreateKeyResponse:
     """Creates a key; without `classes` it may use whatever the account may."""
     request = pb.CreateKeyRequest(
@@ -124,6 +144,8 @@ def create_key(
         name=name,
         scopes=[SCOPES[scope] for scope in dict.fromkeys(scopes)],
         expires_after_days=expires_after_days,
+        spend_limits=spend_limits,
+        **limits,
     )
     if classes and ALL_CLASSES not in classes:
         request.allowed_classes.class_ids.extend(dict.fromkeys(classes))

@@ -3,9 +3,9 @@
 import click
 
 from cli.command import HelpLine, Invocation, command_group
-from cli.commands.account.limits import LIMIT
 from cli.connection import call_service
 from cli.descriptions import described, money
+from cli.spend_limits import LIMIT
 from cli.values import account_argument
 from legato_protos.auth.v1 import notices_pb2 as pb
 from legato_protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, SetLowBalanceRequest

@@ -15,7 +15,7 @@ from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
 from cli.values import period_options, put_period
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1.data_pb2 import DeleteUserRequest
+from legato_protos.auth.v1.accounts_pb2 import DeleteUserRequest
 from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.changes import to_changes
 
@@ -74,7 +74,9 @@ def disable(invocation: Invocation, user_id: str, undo: bool) -> None:
 @click.argument("user_id")
 def delete(invocation: Invocation, user_id: str) -> None:
     """Erase a user for good, and revoke the keys that they made. An account keeps at least one owner."""
-    deleted = call_service(invocation.services.data.DeleteUser, DeleteUserRequest(user_id=user_id), repeatable=False)
+    deleted = call_service(
+        invocation.services.accounts.DeleteUser, DeleteUserRequest(user_id=user_id), repeatable=False
+    )
     counts = described(deleted, "memberships", "revoked_keys", "sessions", "sign_in_ways")
     invocation.show({"user_id": user_id, **counts})
 

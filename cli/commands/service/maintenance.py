@@ -30,20 +30,20 @@ maintenance = command_group("maintenance", HELP.text)
 def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
     """Refuse new chats; running ones continue. It is in effect everywhere when the command returns."""
     request = pb.StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
-    invocation.show(describe(call_service(invocation.services.maintenance.StartMaintenance, request).maintenance))
+    invocation.show(describe(call_service(invocation.services.auth.StartMaintenance, request).maintenance))
 
 
 @maintenance.command()
 def off(invocation: Invocation) -> None:
     """Admit chats again. It is in effect everywhere when the command returns."""
-    response = call_service(invocation.services.maintenance.EndMaintenance, pb.EndMaintenanceRequest())
+    response = call_service(invocation.services.auth.EndMaintenance, pb.EndMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
 
 @maintenance.command()
 def status(invocation: Invocation) -> None:
     """Show whether maintenance is on, and its message."""
-    response = call_service(invocation.services.maintenance.GetMaintenance, pb.GetMaintenanceRequest())
+    response = call_service(invocation.services.auth.GetMaintenance, pb.GetMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
 

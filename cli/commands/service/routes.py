@@ -194,7 +194,7 @@ def compare_models(invocation: Invocation, first: str, second: str, class_id: st
         if not each.calls:
             called = ", ".join(sorted({f"{other.provider}/{other.model_name}" for other in outcomes})) or "none"
             raise CallRefused(f"There were no calls to {each.name}. Models with calls: {called}.", Reason.NOT_FOUND)
-    described_sums, verdict = [_describe_sum(each) for each in sums], compare(*sums)
+    described_sums, verdict = [_describe_sum(each) for each in sums], str(compare(*sums))
     if invocation.json:
         invocation.show({"models": described_sums, "verdict": verdict})
     else:
@@ -286,6 +286,7 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, obje
         **described(target, "attempts", "failures", "recent_calls", "recent_failures"),
         "latency_ms": latency_ms,
         **described(target, "running", "limit", "share", "promise_until", "other_region", "cuts_prompts_from_tokens"),
+        "learned": list(target.learned),
         "notes": _notes(target),
         "routes_version": routes_version,
     }
@@ -300,6 +301,8 @@ def _notes(target: Target) -> list[str]:
         notes.append(f"zero retention is promised until {target.promise_until}")
     if target.other_region:
         notes.append(f"its certificate names {target.other_region}")
+    if target.learned:
+        notes.append(f"refusals told: {', '.join(target.learned)}")
     if target.HasField("cuts_prompts_from_tokens"):
         notes.append(f"cuts prompts from {target.cuts_prompts_from_tokens} tokens on")
     return notes

@@ -14,7 +14,6 @@ from console.account.exported_rows import account_keys, members
 from console.account.grounding import if_configured
 from console.account.key_names import ReportKeys
 from console.account.usage import balance
-from console.display.language import _
 from console.pages.account.credit import ledger_file
 from console.pages.account.requests import RequestChoice, requests_file
 from console.pages.account.usage import UsageChoice, usage_file
@@ -25,11 +24,12 @@ from console.web.periods import ALL_DAYS, Period
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from console.web.zip_files import Files, as_fields, json_file, zip_response
-from legato_protos.auth.v1 import auth_pb2, data_pb2, notices_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2, notices_pb2
 from legato_protos.metering.v1.notices_pb2 import GetLowBalanceRequest
 from legato_protos.metering.v1.spend_limits_pb2 import ListSpendLimitsRequest
 from legato_protos.router.v1 import content_pb2, grounding_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # A period of more than 100 days is told by the month, and one of one or two days by the hour.
 USAGE_DAYS: Final = 97
@@ -98,7 +98,7 @@ async def _read_settings(visit: Visit) -> dict[str, object]:
 async def _read_account(visit: Visit) -> auth_pb2.Account:
     """Returns the account as it is now, and not as it was when the visit began."""
     request = auth_pb2.GetAccountRequest(account_id=visit.account_id)
-    return (await visit.auth.account_admin.GetAccount(request)).account
+    return (await visit.auth.accounts.GetAccount(request)).account
 
 
 async def _read_content(visit: Visit) -> Content:
@@ -162,10 +162,10 @@ async def close(visit: Visit) -> Response:
     service did not answer. Each step can be repeated."""
     _require_owner(visit)
     account_id, credit = visit.account_id, await balance(visit)
-    closed = await visit.auth.data.CloseAccount(data_pb2.CloseAccountRequest(account_id=account_id))
+    closed = await visit.auth.accounts.CloseAccount(accounts_pb2.CloseAccountRequest(account_id=account_id))
     erasing = content_pb2.EraseAccountRequest(account_id=account_id)
     await visit.router.content.EraseAccount(erasing, timeout=LONG_READ_TIMEOUT_S)
-    await visit.auth.data.EndMemberships(data_pb2.EndMembershipsRequest(account_id=account_id))
+    await visit.auth.accounts.EndMemberships(accounts_pb2.EndMembershipsRequest(account_id=account_id))
     visit.cookies[visit.account_cookie] = None
     visit.known = None
     return visit.render("my_data_closed.html", account=closed.account, balance=credit)
@@ -174,4 +174,4 @@ async def close(visit: Visit) -> Response:
 def _require_owner(visit: Visit) -> None:
     """Hides this from others at once: the services would refuse each part."""
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, _("Your role in this account does not allow this."))
+        raise LegatoError(Reason.ROLE_MISSING, Sentence("role_missing"))

@@ -11,13 +11,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from console.account.grounding import if_configured, read_unless_away
 from console.display.language import N_, _
-from console.services import no_answer, open_stream
+from console.display.sentences import in_words
+from console.services import open_stream
 from console.web.forms import Refusal, status_of
 from console.web.refusals import shows_again
 from console.web.uploads import Upload
 from console.web.visit import Visit
 from legato_protos.router.v1 import grounding_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.sentence import Sentence
 
 KINDS: Final = {
     pb.DOCUMENT_KIND_TEXT: N_("Text"),
@@ -78,9 +80,9 @@ async def upload(visit: Visit) -> Response:
         while first.progress.stage == pb.ATTACHMENT_STAGE_RECEIVING:
             first = await anext(told)
     except StopAsyncIteration:
-        raise no_answer("The chat service") from None
+        raise unavailable("The chat service") from None
     except LegatoError as error:
-        return JSONResponse({"message": error.message}, status_of(error))
+        return JSONResponse({"message": in_words(error.sentence)}, status_of(error))
     return StreamingResponse(_lines(visit, first, told), media_type="application/x-ndjson", headers=LINES_HEADERS)
 
 
@@ -98,7 +100,7 @@ async def _lines(
         async for response in rest:
             yield _line(_describe(response))
     except LegatoError as error:
-        yield _line({"message": error.message})
+        yield _line({"message": in_words(error.sentence)})
     except Exception as error:
         visit.console.log.failure("page.failed", error)
         yield _line({"message": _("Something went wrong. Try again in a moment.")})
@@ -120,7 +122,7 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     given = Upload(visit.request)
     await given.open()
     if not given.name:
-        raise LegatoError(Reason.REQUEST_INVALID, _("Choose a file."), param="document")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("file_missing"), param="document")
     with open_stream("The chat service", visit.router.grounding.AddAttachment()) as call:
         head = pb.AddAttachmentRequest(account_id=visit.account_id, name=given.name, size_bytes=given.size_bytes)
         await call.write(head)
@@ -154,5 +156,5 @@ async def _next_piece(pieces: AsyncIterator[bytes], ended: "asyncio.Future[grpc.
 async def _read(call: Call) -> pb.AddAttachmentResponse:
     response = await call.read()
     if response is grpc.aio.EOF:
-        raise no_answer("The chat service")
+        raise unavailable("The chat service")
     return response  # type: ignore[return-value]

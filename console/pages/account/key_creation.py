@@ -1,7 +1,6 @@
-"""New keys: created with all that limits them, or rotated from others. A secret is shown only when its limits hold."""
+"""New keys: created with all that limits them, or rotated from others."""
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Final
 
 from starlette.responses import Response
@@ -16,14 +15,12 @@ from console.display import words
 from console.display.language import _
 from console.display.snippets import snippets
 from console.pages.account import keys
-from console.pages.account.key_revocation import revoke_key
 from console.web.forms import LONGEST_NAME, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from legato_protos.auth.v1 import auth_pb2
-from legato_protos.metering.v1.spend_limits_pb2 import SpendLimits
-from services.chassis.errors import LegatoError
+from legato_protos.metering.v1.spend_limits_pb2 import Spend, SpendLimits
 
 SCOPES: Final = {name: number for number, (name, _title) in words.SCOPES.items()}
 
@@ -55,8 +52,7 @@ async def create(visit: Visit) -> Response:
         rules.require(expires in EXPIRIES, "expires", _("Choose when the key expires."))
         # In the order of the page, as its summary of what is wrong lists them.
         allowed, spends, limits = classes_in(rules, offered), spend_limits.limits_by(rules), limits_in(rules)
-    has_spend_limits = spends != SpendLimits()
-    if has_spend_limits:
+    if spends != SpendLimits():
         await _require_settable(visit, spends)
     request = auth_pb2.CreateKeyRequest(
         account_id=visit.account_id,
@@ -66,12 +62,12 @@ async def create(visit: Visit) -> Response:
         expires_after_days=days_of(expires),
         form_id=form.get("form_id"),
         allowed_classes=allowed,
+        spend_limits=spends,
         **{name: limit for name, limit in limits.items() if limit},
     )
     made = await visit.auth.key_admin.CreateKey(request)
-    if made.api_key and has_spend_limits:
-        limiting = spend_limits.set_first(visit, made.key.key_id, spends)
-        await _limit_or_revoke(visit, made.key, limiting, _first_of(spends))
+    if spends != SpendLimits():
+        _require_limited(made, _first_of(spends))
     return await _show_made(visit, made, "name")
 
 
@@ -114,28 +110,19 @@ async def rotate(visit: Visit) -> Response:
         form_id=visit.form.get("form_id"),
     )
     made = await visit.auth.key_admin.RotateKey(request)
-    if made.api_key:
-        await _limit_or_revoke(visit, made.key, spend_limits.inherit(visit, made.key.key_id, key_id), "rotate")
-    return await _show_made(visit, auth_pb2.CreateKeyResponse(key=made.key, api_key=made.api_key), "rotate")
+    _require_limited(made, "rotate")
+    created = auth_pb2.CreateKeyResponse(key=made.key, api_key=made.api_key, spend_limits=made.spend_limits)
+    return await _show_made(visit, created, "rotate")
 
 
-async def _limit_or_revoke(visit: Visit, key: auth_pb2.Key, limiting: Awaitable[None], field: str) -> None:
-    """Limits a new key, whose secret nobody has yet; revokes it if that fails, and says so at a field."""
-    try:
-        await limiting
-        return
-    except LegatoError as error:
-        visit.console.log.warning("key.not_limited", key_id=key.key_id, reason=error.reason)
-    problem = _("The spend limits could not be set, so the new key was revoked before anybody had it. Try again later.")
-    try:
-        await revoke_key(visit, key.key_id)
-    except LegatoError as error:
-        visit.console.log.warning("key.not_revoked", key_id=key.key_id, reason=error.reason)
+def _require_limited(made: auth_pb2.CreateKeyResponse | auth_pb2.RotateKeyResponse, field: str) -> None:
+    """Raises if an auth of an older release has created a key without limits: its secret is not shown."""
+    if made.api_key and not made.HasField("spend_limits"):
         problem = _(
             "The spend limits could not be set. Nobody has the new key, but it is in the list: revoke it there. "
             "Try again later."
         )
-    raise Refusal({field: problem}, status=503)
+        raise Refusal({field: problem}, status=503)
 
 
 async def _show_made(visit: Visit, made: auth_pb2.CreateKeyResponse, field: str) -> Response:
@@ -149,16 +136,13 @@ async def _show_made(visit: Visit, made: auth_pb2.CreateKeyResponse, field: str)
 
 
 async def _made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
-    key = made.key
-    account, spends = await asyncio.gather(
-        visit.read_account(), spend_limits.read_spends(visit, visit.account_id, [key.key_id])
-    )
+    account = await visit.read_account()
     return visit.render(
         "key_made.html",
         has_secret=True,
         made=made,
-        limits=limits_of(key, account),
-        spend_limits=None if spends is None else limited_meters(spends.get(key.key_id)),
+        limits=limits_of(made.key, account),
+        spend_limits=limited_meters(Spend(limits=made.spend_limits)),
         snippets=snippets(visit.console.api_url, made.api_key),
     )
 

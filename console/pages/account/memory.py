@@ -12,6 +12,7 @@ from console.web.refusals import shows_again
 from console.web.visit import Visit
 from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # Notes have up to 2,000 characters; a list shows how each begins, its page all of it.
 SHOWN_CHARACTERS: Final = 280
@@ -84,7 +85,7 @@ async def _find(visit: Visit) -> pb.Note:
     for note in await _notes(visit):
         if note.note_id == visit.path_value("note_id"):
             return note
-    raise LegatoError(Reason.NOT_FOUND, _("There is no such note."))
+    raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="note"))
 
 
 async def _notes(visit: Visit) -> Sequence[pb.Note]:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from console.display.change_words import NOTICE_KINDS
 from console.display.language import N_, _, in_figures
-from console.display.service_words import service_words
+from console.display.sentences import in_words
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
@@ -17,6 +17,7 @@ from legato_protos.auth.v1 import notices_pb2 as pb
 from legato_protos.metering.v1 import notices_pb2 as metering_pb
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
+from services.chassis.sentence_messages import from_sentence_message
 
 PATH: Final = "/settings/notices"
 LISTED: Final = 30
@@ -56,8 +57,12 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
         states=STATES,
         own_mail=pb.OwnMail,
         own_threshold=own_threshold,
-        service_words=service_words,
+        summary_of=_summary_of,
     )
+
+
+def _summary_of(notice: pb.Notice) -> str:
+    return in_words(from_sentence_message(notice.sentence, notice.summary))
 
 
 @shows_again(show, "low_balance", reasons=_TOLD)

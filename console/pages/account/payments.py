@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import JSONResponse, Response
 
 from console.display.language import _
+from console.display.sentences import in_words
 from console.services import if_available
 from console.web.forms import Refusal, parse_dollars, read_body
 from console.web.refusals import shows_again
@@ -12,6 +13,7 @@ from console.web.visit import Visit
 from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import NANOS_PER_DOLLAR
+from services.chassis.sentence import Sentence
 
 if TYPE_CHECKING:
     from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
@@ -60,7 +62,7 @@ async def begin(visit: Visit) -> Response:
     except LegatoError as error:
         if error.param != "amount_cents":
             raise
-        raise Refusal({"other": error.message}) from None
+        raise Refusal({"other": in_words(error.sentence)}) from None
     response = visit.render("payment_continue.html", url=created.url, cents=cents)
     # A form may not lead to another site by a redirect, which the pages' policy forbids; a page may.
     response.headers["refresh"] = f"0;url={created.url}"
@@ -93,7 +95,7 @@ async def receive_event(visit: Visit) -> Response:
 def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
     payments = visit.payments.payments
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, _("Only owners of the account add credit."))
+        raise LegatoError(Reason.ROLE_MISSING, Sentence("credit_by_owners"))
     return payments
 
 

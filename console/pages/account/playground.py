@@ -21,6 +21,7 @@ from legato_protos.metering.v1 import metering_pb2
 from legato_protos.router.v1.router_pb2 import ListModelsRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
+from services.chassis.sentence import Sentence
 from services.rules import model_classes
 
 REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
@@ -186,7 +187,7 @@ async def read_cost(visit: Visit) -> Response:
     """Answers with what the ledger charged for a request; none while it runs."""
     request_id = visit.form.get("request_id")
     if not REQUEST_ID.fullmatch(request_id):
-        raise LegatoError(Reason.REQUEST_INVALID, _("This is not the ID of a request."))
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("request_id_unlike"))
     request = metering_pb2.GetRequestRequest(account_id=visit.account_id, request_id=request_id)
     found = await visit.metering.metering.GetRequest(request)
     if found.state == metering_pb2.REQUEST_STATE_RUNNING:

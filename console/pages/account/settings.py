@@ -17,6 +17,7 @@ from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ListModelsRequest
 from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.rules.model_classes import AUTO, CLASSES
 
 # Of a member who is removed. All of them are revoked, also those that are not shown.
@@ -74,7 +75,7 @@ async def rename(visit: Visit) -> Response:
 
 async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:
     request.account_id = visit.account_id
-    await visit.auth.account_admin.UpdateAccount(request)
+    await visit.auth.accounts.UpdateAccount(request)
     return visit.redirect("/settings", "account-changed")
 
 
@@ -119,7 +120,7 @@ async def show_removal(visit: Visit) -> Response:
     member = next((each for each in members.members if each.user.user_id == user_id), None)
     is_self = user_id == visit.who.user.user_id
     if member is None or not (is_self or visit.who.is_owner):
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such member."))
+        raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="member"))
     return visit.render(
         "member_removal.html",
         member=member,

@@ -38,7 +38,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
 async def set_limits(visit: Visit) -> Response:
     limits = spend_limits.limits_in(visit.form)
     message = await spend_limits.checked(visit, visit.account_id, WHOLE_ACCOUNT, limits)
-    await spend_limits.set_limits(visit, visit.account_id, WHOLE_ACCOUNT, limits)
+    await spend_limits.set_limits(visit, visit.account_id, limits)
     return visit.redirect("/credit/limits", message)
 
 
@@ -61,5 +61,5 @@ async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
 async def set_key_limits(visit: Visit) -> Response:
     limits, key_id = spend_limits.limits_in(visit.form), key_id_of(visit)
     message = await spend_limits.checked(visit, visit.account_id, key_id, limits)
-    await spend_limits.set_limits(visit, visit.account_id, key_id, limits)
+    await spend_limits.set_key_limits(visit, key_id, limits)
     return visit.redirect(f"/keys/{key_id}/spend-limits", message)

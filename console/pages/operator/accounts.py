@@ -39,7 +39,7 @@ UNKNOWN_OUTCOME: Final = N_(
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     wanted = visit.query.get("q", "").strip()[:LONGEST_NAME]
     request = auth_pb2.ListAccountsRequest(page_size=ACCOUNTS_ON_A_PAGE, page_token=visit.page_token, query=wanted)
-    listed = await visit.auth.account_admin.ListAccounts(request)
+    listed = await visit.auth.accounts.ListAccounts(request)
     return visit.render(
         "operator_accounts.html",
         refusal=refusal,
@@ -54,7 +54,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
 async def create(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         name = rules.require_name()
-    made = await visit.auth.account_admin.CreateAccount(auth_pb2.CreateAccountRequest(name=name))
+    made = await visit.auth.accounts.CreateAccount(auth_pb2.CreateAccountRequest(name=name))
     return visit.redirect(f"/operator/accounts/{made.account.account_id}", "account-created")
 
 
@@ -125,7 +125,7 @@ async def set_classes(visit: Visit) -> Response:
 
 async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:
     request.account_id = visit.path_value("account_id")
-    await visit.auth.account_admin.UpdateAccount(request)
+    await visit.auth.accounts.UpdateAccount(request)
     return visit.redirect(_path(visit), "account-changed")
 
 
@@ -150,7 +150,7 @@ async def set_spending(visit: Visit) -> Response:
     visit.require_step_up()
     message = await spend_limits.checked(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
     await visit.record_operator_action(pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id, account_id)
-    await spend_limits.set_limits(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
+    await spend_limits.set_limits(visit, account_id, limits)
     return visit.redirect(f"{_path(visit)}/spend-limits", message)
 
 
@@ -206,19 +206,19 @@ def _booked_amount(form: Form) -> int:
 
 async def suspend(visit: Visit) -> Response:
     request = auth_pb2.SuspendAccountRequest(account_id=visit.path_value("account_id"))
-    await visit.auth.account_admin.SuspendAccount(request)
+    await visit.auth.accounts.SuspendAccount(request)
     return visit.redirect(_path(visit), "account-suspended")
 
 
 async def resume(visit: Visit) -> Response:
     request = auth_pb2.ResumeAccountRequest(account_id=visit.path_value("account_id"))
-    await visit.auth.account_admin.ResumeAccount(request)
+    await visit.auth.accounts.ResumeAccount(request)
     return visit.redirect(_path(visit), "account-resumed")
 
 
 async def _account(visit: Visit) -> auth_pb2.Account:
     request = auth_pb2.GetAccountRequest(account_id=visit.path_value("account_id"))
-    return (await visit.auth.account_admin.GetAccount(request)).account
+    return (await visit.auth.accounts.GetAccount(request)).account
 
 
 async def _balances(visit: Visit, account_ids: list[str]) -> dict[str, metering_pb2.Balance] | None:

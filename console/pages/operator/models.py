@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from console.display.error_words import error_words
 from console.display.language import N_, _
-from console.display.service_words import service_words
+from console.display.sentences import in_words
 from console.display.words import clock
 from console.pages.operator.figures import Figure, Finding
 from console.pages.operator.model_table import ModelTable, RouterRoutes, table_of
@@ -191,7 +191,7 @@ def _compared(
     for each in by_role[pb.CALL_ROLE_BASELINE]:
         baseline.add(each)
     new = [(role, each) for role, each in sums if role != ROLES[pb.CALL_ROLE_BASELINE]]
-    verdicts = [(role, service_words(compare(baseline, each))) for role, each in new]
+    verdicts = [(role, in_words(compare(baseline, each))) for role, each in new]
     return sums, verdicts
 
 
@@ -212,6 +212,7 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
         try:
             return await ask(name, router)
         except LegatoError as error:
-            return RouterRoutes(name, problem=error.message, file=StagedFile(mistakes=(error.message,)))
+            told = in_words(error.sentence)
+            return RouterRoutes(name, problem=told, file=StagedFile(mistakes=(told,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))

@@ -90,7 +90,7 @@ def _margin_row(row: pb.ReportRow, by: str, account_name: str) -> MarginRow:
 async def _account_names(visit: Visit) -> dict[str, str]:
     """Returns the names of accounts by id, as many as one call lists; none if auth does not answer."""
     request = auth_pb2.ListAccountsRequest(page_size=ACCOUNTS_NAMED)
-    listed = await visit.optional(visit.auth.account_admin.ListAccounts(request), "accounts")
+    listed = await visit.optional(visit.auth.accounts.ListAccounts(request), "accounts")
     return {} if listed is None else {account.account_id: account.name for account in listed.accounts}
 
 

@@ -4,7 +4,6 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.display.language import _
 from console.pages.account.settings import role_named
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
@@ -12,6 +11,7 @@ from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 USERS_ON_A_PAGE: Final = 50
 LONGEST_QUERY: Final = 100
@@ -98,7 +98,7 @@ async def _find(visit: Visit) -> tuple[pb.User, list[pb.Membership]]:
     request = pb.ListUsersRequest(user_id=visit.path_value("user_id"), page_size=1)
     found = await visit.auth.user_admin.ListUsers(request)
     if not found.users:
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such user."))
+        raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="user"))
     return found.users[0], [held.membership for held in found.memberships]
 
 

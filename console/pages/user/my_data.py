@@ -14,8 +14,8 @@ from console.web.refusals import shows_again
 from console.web.visit import Visit
 from console.web.zip_files import Files, as_fields, json_file, zip_response
 from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1.accounts_pb2 import DeleteUserRequest, ListMyKeysRequest, MyKey
 from legato_protos.auth.v1.credentials_pb2 import GetCredentialsRequest
-from legato_protos.auth.v1.data_pb2 import DeleteUserRequest, ListMyKeysRequest, MyKey
 
 
 async def show(visit: Visit) -> Response:
@@ -32,7 +32,7 @@ async def export(visit: Visit) -> Response:
     visit.require_step_up()
     # Read before anything is sent, as for an account.
     credentials, sessions = await asyncio.gather(
-        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
+        visit.auth.users.GetCredentials(GetCredentialsRequest()),
         visit.auth.users.ListSessions(pb.ListSessionsRequest()),
     )
     user: dict[str, object] = {
@@ -53,7 +53,7 @@ async def _files(visit: Visit, user: dict[str, object]) -> Files:
 async def show_deletion(visit: Visit, refusal: Refusal | None = None) -> Response:
     """Says what a deletion ends, before it does."""
     visit.require_step_up()
-    listed = await visit.auth.data.ListMyKeys(ListMyKeysRequest())
+    listed = await visit.auth.accounts.ListMyKeys(ListMyKeysRequest())
     own = {membership.account_id for membership in visit.who.resolved.memberships}
     working = [key for key in listed.keys if key.account_id in own and _works(visit, key)]
     return visit.render("my_data_delete.html", refusal=refusal, keys=working, has_more=bool(listed.next_page_token))
@@ -68,7 +68,7 @@ def _works(visit: Visit, key: MyKey) -> bool:
 async def delete(visit: Visit) -> Response:
     """Deletes the visitor, and shows once what was deleted: they are signed out."""
     user_id = visit.who.user.user_id
-    deleted = await visit.auth.data.DeleteUser(DeleteUserRequest(user_id=user_id))
+    deleted = await visit.auth.accounts.DeleteUser(DeleteUserRequest(user_id=user_id))
     visit.sign_out()
     visit.cookies[visit.account_cookie] = None
     visit.known = None

@@ -21,7 +21,7 @@ EVENTS_SHOWN = 20
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     own_events = pb.ListAuditEventsRequest(user_id=visit.who.user.user_id, page_size=EVENTS_SHOWN)
     credentials, sessions, events = await asyncio.gather(
-        visit.auth.credentials.GetCredentials(credentials_pb2.GetCredentialsRequest()),
+        visit.auth.users.GetCredentials(credentials_pb2.GetCredentialsRequest()),
         visit.auth.users.ListSessions(pb.ListSessionsRequest()),
         visit.auth.audit.ListAuditEvents(own_events),
     )
@@ -86,7 +86,7 @@ async def set_password(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         is_repeated = password == visit.form.get("repeated_password")
         rules.require(is_repeated, "password", _("The two passwords are not the same."))
-    await visit.auth.credentials.SetPassword(
+    await visit.auth.users.SetPassword(
         credentials_pb2.SetPasswordRequest(password=password, email=visit.form.get("email"))
     )
     if visit.who.user.has_password:
@@ -96,14 +96,14 @@ async def set_password(visit: Visit) -> Response:
 
 @shows_refusals
 async def remove_password(visit: Visit) -> Response:
-    await visit.auth.credentials.RemovePassword(credentials_pb2.RemovePasswordRequest())
+    await visit.auth.users.RemovePassword(credentials_pb2.RemovePasswordRequest())
     return visit.redirect("/security", "password-removed")
 
 
 async def show_totp(visit: Visit, refusal: Refusal | None = None) -> Response:
     """Shows the secret of this session until a code confirms it: it is scanned once, and no secret is in a form."""
     visit.require_step_up()
-    started = await visit.auth.credentials.StartTotp(credentials_pb2.StartTotpRequest())
+    started = await visit.auth.users.StartTotp(credentials_pb2.StartTotpRequest())
     secret = " ".join(started.secret[start : start + 4] for start in range(0, len(started.secret), 4))
     return visit.render(
         "authenticator.html",
@@ -119,14 +119,14 @@ async def show_totp(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show_totp)
 async def set_totp(visit: Visit) -> Response:
     request = credentials_pb2.SetTotpRequest(challenge_id=visit.form.get("challenge"), code=visit.form.get("code"))
-    await visit.auth.credentials.SetTotp(request)
+    await visit.auth.users.SetTotp(request)
     return visit.redirect("/security", "totp-set")
 
 
 @shows_refusals
 async def remove_identity(visit: Visit) -> Response:
     request = credentials_pb2.RemoveOidcIdentityRequest(identity_id=visit.form.get("identity_id"))
-    await visit.auth.credentials.RemoveOidcIdentity(request)
+    await visit.auth.users.RemoveOidcIdentity(request)
     return visit.redirect("/security", "identity-removed")
 
 

@@ -70,7 +70,7 @@ async def _prove(visit: Visit, proof: pb.Proof) -> Response:
 @shows_refusals
 async def send_link(visit: Visit) -> Response:
     """Sends a link by mail; the page says the same whether a user has the address or not."""
-    await visit.auth.methods.SendSignInLink(SendSignInLinkRequest(email=visit.form.get("email"), client=visit.client))
+    await visit.auth.sign_in.SendSignInLink(SendSignInLinkRequest(email=visit.form.get("email"), client=visit.client))
     return visit.redirect("/sign-in", "link-sent")
 
 

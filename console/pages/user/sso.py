@@ -5,11 +5,11 @@ from urllib.parse import quote, unquote
 
 from starlette.responses import RedirectResponse, Response
 
-from console.display.language import _
 from console.pages.user.sign_in import become, next_path, shows_refusals
 from console.web.visit import Visit, own_path
 from legato_protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # As long as a state is good for.
 COOKIE_LIFE_S: Final = 600
@@ -20,7 +20,7 @@ async def start(visit: Visit) -> Response:
     """Answers a link: a form could not be sent on to another site, as the pages' policy forbids that."""
     again = visit.query.get("again") == "1"
     request = StartOidcSignInRequest(origin=visit.origin, client=visit.client, again=again)
-    started = await visit.auth.methods.StartOidcSignIn(request)
+    started = await visit.auth.sign_in.StartOidcSignIn(request)
     _remember(visit, started.browser_token, next_path(visit))
     return RedirectResponse(started.authorization_url, 303)
 
@@ -30,7 +30,7 @@ async def accept_invitation(visit: Visit) -> Response:
     request = StartOidcSignInRequest(
         origin=visit.origin, client=visit.client, invitation_code=visit.form.get("code"), again=False
     )
-    started = await visit.auth.methods.StartOidcSignIn(request)
+    started = await visit.auth.sign_in.StartOidcSignIn(request)
     _remember(visit, started.browser_token, "/")
     return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/sign-in")
 
@@ -38,7 +38,7 @@ async def accept_invitation(visit: Visit) -> Response:
 async def link(visit: Visit) -> Response:
     """Begins to link an identity to the user; the page that follows has a link, for the same reason as above."""
     request = StartOidcLinkRequest(origin=visit.origin)
-    started = await visit.auth.credentials.StartOidcLink(request)
+    started = await visit.auth.users.StartOidcLink(request)
     _remember(visit, started.browser_token, "/security")
     return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/security")
 
@@ -59,8 +59,8 @@ async def finish(visit: Visit) -> Response:
         client=visit.client,
     )
     if not request.code or not browser_token:
-        raise LegatoError(Reason.SIGN_IN_FAILED, _("That did not work. Begin again on this page."))
-    finished = await visit.auth.methods.FinishOidcSignIn(request)
+        raise LegatoError(Reason.SIGN_IN_FAILED, Sentence("sso_failed"))
+    finished = await visit.auth.sign_in.FinishOidcSignIn(request)
     if not finished.HasField("signed_in"):
         return visit.redirect(path, "identity-linked")
     await become(visit, finished.signed_in)

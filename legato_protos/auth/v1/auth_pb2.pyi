@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from legato_protos.metering.v1 import spend_limits_pb2 as _spend_limits_pb2
 from legato_protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 import builtins as _builtins
 import sys
@@ -1065,6 +1066,7 @@ class CreateKeyRequest(_message.Message):
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     FORM_ID_FIELD_NUMBER: _builtins.int
+    SPEND_LIMITS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     expires_after_days: _builtins.int
@@ -1081,6 +1083,10 @@ class CreateKeyRequest(_message.Message):
     def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
         """Absent: whatever the account may use. Otherwise at least one class, each of which the account may use."""
 
+    @_builtins.property
+    def spend_limits(self) -> _spend_limits_pb2.SpendLimits:
+        """Absent: unlimited. They hold before the key is created, and cannot exceed the account's."""
+
     def __init__(
         self,
         *,
@@ -1093,10 +1099,11 @@ class CreateKeyRequest(_message.Message):
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
         form_id: _builtins.str = ...,
+        spend_limits: _spend_limits_pb2.SpendLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "requests_per_minute", b"requests_per_minute", "spend_limits", b"spend_limits", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "name", b"name", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "name", b"name", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "spend_limits", b"spend_limits", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -1123,19 +1130,25 @@ class CreateKeyResponse(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     API_KEY_FIELD_NUMBER: _builtins.int
+    SPEND_LIMITS_FIELD_NUMBER: _builtins.int
     api_key: _builtins.str
     """Shown here and never again. Empty: the form was sent before, and this is the key that it created."""
     @_builtins.property
     def key(self) -> Global___Key: ...
+    @_builtins.property
+    def spend_limits(self) -> _spend_limits_pb2.SpendLimits:
+        """Those that hold. Absent: auth is of an older release, which knows none."""
+
     def __init__(
         self,
         *,
         key: Global___Key | None = ...,
         api_key: _builtins.str = ...,
+        spend_limits: _spend_limits_pb2.SpendLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "spend_limits", b"spend_limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key", "spend_limits", b"spend_limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1178,18 +1191,24 @@ class RotateKeyResponse(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     API_KEY_FIELD_NUMBER: _builtins.int
+    SPEND_LIMITS_FIELD_NUMBER: _builtins.int
     api_key: _builtins.str
     @_builtins.property
     def key(self) -> Global___Key: ...
+    @_builtins.property
+    def spend_limits(self) -> _spend_limits_pb2.SpendLimits:
+        """As in CreateKeyResponse."""
+
     def __init__(
         self,
         *,
         key: Global___Key | None = ...,
         api_key: _builtins.str = ...,
+        spend_limits: _spend_limits_pb2.SpendLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "spend_limits", b"spend_limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key", "spend_limits", b"spend_limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1514,46 +1533,50 @@ class GetKeyResponse(_message.Message):
 Global___GetKeyResponse: _TypeAlias = GetKeyResponse  # noqa: Y015
 
 @_typing.final
-class CreateKeyAccessTokenRequest(_message.Message):
+class SetKeySpendLimitsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
+    SPEND_LIMITS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
+    @_builtins.property
+    def spend_limits(self) -> _spend_limits_pb2.SpendLimits: ...
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         key_id: _builtins.str = ...,
+        spend_limits: _spend_limits_pb2.SpendLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spend_limits", b"spend_limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "spend_limits", b"spend_limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CreateKeyAccessTokenRequest: _TypeAlias = CreateKeyAccessTokenRequest  # noqa: Y015
+Global___SetKeySpendLimitsRequest: _TypeAlias = SetKeySpendLimitsRequest  # noqa: Y015
 
 @_typing.final
-class CreateKeyAccessTokenResponse(_message.Message):
+class SetKeySpendLimitsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
-    access_token: _builtins.bytes
-    """A serialized legato.type.v1.AccessToken."""
+    SPEND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spend(self) -> _spend_limits_pb2.Spend: ...
     def __init__(
         self,
         *,
-        access_token: _builtins.bytes = ...,
+        spend: _spend_limits_pb2.Spend | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CreateKeyAccessTokenResponse: _TypeAlias = CreateKeyAccessTokenResponse  # noqa: Y015
+Global___SetKeySpendLimitsResponse: _TypeAlias = SetKeySpendLimitsResponse  # noqa: Y015
 
 @_typing.final
 class CountKeysByPepperRequest(_message.Message):

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from legato_protos.auth.v1 import auth_pb2 as legato_dot_auth_dot_v1_dot_auth__pb2
+from legato_protos.auth.v1 import callers_pb2 as legato_dot_auth_dot_v1_dot_callers__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -26,7 +27,7 @@ if _version_not_supported:
 
 
 class AuthServiceStub:
-    """For the edge.
+    """What edges ask: who calls, and what has changed. The command line starts and ends maintenance.
     """
 
     def __init__(self, channel):
@@ -60,10 +61,25 @@ class AuthServiceStub:
                 request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysResponse.FromString,
                 _registered_method=True)
+        self.StartMaintenance = channel.unary_unary(
+                '/legato.auth.v1.AuthService/StartMaintenance',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.FromString,
+                _registered_method=True)
+        self.EndMaintenance = channel.unary_unary(
+                '/legato.auth.v1.AuthService/EndMaintenance',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.FromString,
+                _registered_method=True)
+        self.GetMaintenance = channel.unary_unary(
+                '/legato.auth.v1.AuthService/GetMaintenance',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.FromString,
+                _registered_method=True)
 
 
 class AuthServiceServicer:
-    """For the edge.
+    """What edges ask: who calls, and what has changed. The command line starts and ends maintenance.
     """
 
     def Verify(self, request, context):
@@ -100,6 +116,26 @@ class AuthServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StartMaintenance(self, request, context):
+        """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge. Where there is
+        maintenance already, it gets this message.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndMaintenance(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMaintenance(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AuthServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +164,21 @@ def add_AuthServiceServicer_to_server(servicer, server):
                     request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysRequest.FromString,
                     response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysResponse.SerializeToString,
             ),
+            'StartMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartMaintenance,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.SerializeToString,
+            ),
+            'EndMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndMaintenance,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.SerializeToString,
+            ),
+            'GetMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMaintenance,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'legato.auth.v1.AuthService', rpc_method_handlers)
@@ -137,7 +188,7 @@ def add_AuthServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuthService:
-    """For the edge.
+    """What edges ask: who calls, and what has changed. The command line starts and ends maintenance.
     """
 
     @staticmethod
@@ -275,138 +326,8 @@ class AuthService:
             metadata,
             _registered_method=True)
 
-
-class AccountAdminServiceStub:
-    """For the command line and operators; with an access token for the account, members get it and owners update it.
-    """
-
-    def __init__(self, channel):
-        """Constructor.
-
-        Args:
-            channel: A grpc.Channel.
-        """
-        self.CreateAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountAdminService/CreateAccount',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateAccountRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateAccountResponse.FromString,
-                _registered_method=True)
-        self.GetAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountAdminService/GetAccount',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetAccountRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetAccountResponse.FromString,
-                _registered_method=True)
-        self.ListAccounts = channel.unary_unary(
-                '/legato.auth.v1.AccountAdminService/ListAccounts',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListAccountsRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListAccountsResponse.FromString,
-                _registered_method=True)
-        self.UpdateAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountAdminService/UpdateAccount',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountResponse.FromString,
-                _registered_method=True)
-        self.SuspendAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountAdminService/SuspendAccount',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountResponse.FromString,
-                _registered_method=True)
-        self.ResumeAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountAdminService/ResumeAccount',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountResponse.FromString,
-                _registered_method=True)
-
-
-class AccountAdminServiceServicer:
-    """For the command line and operators; with an access token for the account, members get it and owners update it.
-    """
-
-    def CreateAccount(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetAccount(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListAccounts(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def UpdateAccount(self, request, context):
-        """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SuspendAccount(self, request, context):
-        """All keys of the account are refused until it is resumed. Both return when that holds on every edge.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ResumeAccount(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-
-def add_AccountAdminServiceServicer_to_server(servicer, server):
-    rpc_method_handlers = {
-            'CreateAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateAccount,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateAccountRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateAccountResponse.SerializeToString,
-            ),
-            'GetAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetAccount,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetAccountRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetAccountResponse.SerializeToString,
-            ),
-            'ListAccounts': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListAccounts,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListAccountsRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListAccountsResponse.SerializeToString,
-            ),
-            'UpdateAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.UpdateAccount,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountResponse.SerializeToString,
-            ),
-            'SuspendAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.SuspendAccount,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountResponse.SerializeToString,
-            ),
-            'ResumeAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.ResumeAccount,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountResponse.SerializeToString,
-            ),
-    }
-    generic_handler = grpc.method_handlers_generic_handler(
-            'legato.auth.v1.AccountAdminService', rpc_method_handlers)
-    server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('legato.auth.v1.AccountAdminService', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class AccountAdminService:
-    """For the command line and operators; with an access token for the account, members get it and owners update it.
-    """
-
     @staticmethod
-    def CreateAccount(request,
+    def StartMaintenance(request,
             target,
             options=(),
             channel_credentials=None,
@@ -419,9 +340,9 @@ class AccountAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.AccountAdminService/CreateAccount',
-            legato_dot_auth_dot_v1_dot_auth__pb2.CreateAccountRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.CreateAccountResponse.FromString,
+            '/legato.auth.v1.AuthService/StartMaintenance',
+            legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -433,7 +354,7 @@ class AccountAdminService:
             _registered_method=True)
 
     @staticmethod
-    def GetAccount(request,
+    def EndMaintenance(request,
             target,
             options=(),
             channel_credentials=None,
@@ -446,9 +367,9 @@ class AccountAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.AccountAdminService/GetAccount',
-            legato_dot_auth_dot_v1_dot_auth__pb2.GetAccountRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.GetAccountResponse.FromString,
+            '/legato.auth.v1.AuthService/EndMaintenance',
+            legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -460,7 +381,7 @@ class AccountAdminService:
             _registered_method=True)
 
     @staticmethod
-    def ListAccounts(request,
+    def GetMaintenance(request,
             target,
             options=(),
             channel_credentials=None,
@@ -473,90 +394,9 @@ class AccountAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.AccountAdminService/ListAccounts',
-            legato_dot_auth_dot_v1_dot_auth__pb2.ListAccountsRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.ListAccountsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def UpdateAccount(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountAdminService/UpdateAccount',
-            legato_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SuspendAccount(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountAdminService/SuspendAccount',
-            legato_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ResumeAccount(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountAdminService/ResumeAccount',
-            legato_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountResponse.FromString,
+            '/legato.auth.v1.AuthService/GetMaintenance',
+            legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -569,8 +409,8 @@ class AccountAdminService:
 
 
 class KeyAdminServiceStub:
-    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
-    and members those that they created.
+    """For the command line and operators, who may touch every key, and grant internal programs what they call for without one. With an
+    access token for the account, owners touch its keys, and members those that they created.
     """
 
     def __init__(self, channel):
@@ -619,16 +459,31 @@ class KeyAdminServiceStub:
                 request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.FromString,
                 _registered_method=True)
-        self.CreateKeyAccessToken = channel.unary_unary(
-                '/legato.auth.v1.KeyAdminService/CreateKeyAccessToken',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.FromString,
+        self.SetKeySpendLimits = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/SetKeySpendLimits',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsResponse.FromString,
+                _registered_method=True)
+        self.GrantCaller = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/GrantCaller',
+                request_serializer=legato_dot_auth_dot_v1_dot_callers__pb2.GrantCallerRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_callers__pb2.GrantCallerResponse.FromString,
+                _registered_method=True)
+        self.RevokeCaller = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/RevokeCaller',
+                request_serializer=legato_dot_auth_dot_v1_dot_callers__pb2.RevokeCallerRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_callers__pb2.RevokeCallerResponse.FromString,
+                _registered_method=True)
+        self.ListCallers = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/ListCallers',
+                request_serializer=legato_dot_auth_dot_v1_dot_callers__pb2.ListCallersRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_callers__pb2.ListCallersResponse.FromString,
                 _registered_method=True)
 
 
 class KeyAdminServiceServicer:
-    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
-    and members those that they created.
+    """For the command line and operators, who may touch every key, and grant internal programs what they call for without one. With an
+    access token for the account, owners touch its keys, and members those that they created.
     """
 
     def CreateKey(self, request, context):
@@ -638,7 +493,7 @@ class KeyAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RotateKey(self, request, context):
-        """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number.
+        """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -685,8 +540,30 @@ class KeyAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CreateKeyAccessToken(self, request, context):
-        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is.
+    def SetKeySpendLimits(self, request, context):
+        """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantCaller(self, request, context):
+        """Lets an internal program (a caller) call without a key for one account, or for all of them: see docs/internal-callers.md. Where it
+        may already, the limits are replaced. Returns when that holds on every edge.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeCaller(self, request, context):
+        """Returns when the caller is refused on every edge. Answers that run for it end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCallers(self, request, context):
+        """Revoked grants are listed too; the oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -735,10 +612,25 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.FromString,
                     response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.SerializeToString,
             ),
-            'CreateKeyAccessToken': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateKeyAccessToken,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.SerializeToString,
+            'SetKeySpendLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetKeySpendLimits,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsResponse.SerializeToString,
+            ),
+            'GrantCaller': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantCaller,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_callers__pb2.GrantCallerRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_callers__pb2.GrantCallerResponse.SerializeToString,
+            ),
+            'RevokeCaller': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeCaller,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_callers__pb2.RevokeCallerRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_callers__pb2.RevokeCallerResponse.SerializeToString,
+            ),
+            'ListCallers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCallers,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_callers__pb2.ListCallersRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_callers__pb2.ListCallersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -749,8 +641,8 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class KeyAdminService:
-    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
-    and members those that they created.
+    """For the command line and operators, who may touch every key, and grant internal programs what they call for without one. With an
+    access token for the account, owners touch its keys, and members those that they created.
     """
 
     @staticmethod
@@ -970,7 +862,7 @@ class KeyAdminService:
             _registered_method=True)
 
     @staticmethod
-    def CreateKeyAccessToken(request,
+    def SetKeySpendLimits(request,
             target,
             options=(),
             channel_credentials=None,
@@ -983,117 +875,9 @@ class KeyAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.KeyAdminService/CreateKeyAccessToken',
-            legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-
-class MaintenanceAdminServiceStub:
-    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge.
-    """
-
-    def __init__(self, channel):
-        """Constructor.
-
-        Args:
-            channel: A grpc.Channel.
-        """
-        self.StartMaintenance = channel.unary_unary(
-                '/legato.auth.v1.MaintenanceAdminService/StartMaintenance',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.FromString,
-                _registered_method=True)
-        self.EndMaintenance = channel.unary_unary(
-                '/legato.auth.v1.MaintenanceAdminService/EndMaintenance',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.FromString,
-                _registered_method=True)
-        self.GetMaintenance = channel.unary_unary(
-                '/legato.auth.v1.MaintenanceAdminService/GetMaintenance',
-                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.SerializeToString,
-                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.FromString,
-                _registered_method=True)
-
-
-class MaintenanceAdminServiceServicer:
-    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge.
-    """
-
-    def StartMaintenance(self, request, context):
-        """Where there is maintenance already, it gets this message.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def EndMaintenance(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetMaintenance(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-
-def add_MaintenanceAdminServiceServicer_to_server(servicer, server):
-    rpc_method_handlers = {
-            'StartMaintenance': grpc.unary_unary_rpc_method_handler(
-                    servicer.StartMaintenance,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.SerializeToString,
-            ),
-            'EndMaintenance': grpc.unary_unary_rpc_method_handler(
-                    servicer.EndMaintenance,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.SerializeToString,
-            ),
-            'GetMaintenance': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetMaintenance,
-                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.FromString,
-                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.SerializeToString,
-            ),
-    }
-    generic_handler = grpc.method_handlers_generic_handler(
-            'legato.auth.v1.MaintenanceAdminService', rpc_method_handlers)
-    server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('legato.auth.v1.MaintenanceAdminService', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class MaintenanceAdminService:
-    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge.
-    """
-
-    @staticmethod
-    def StartMaintenance(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.MaintenanceAdminService/StartMaintenance',
-            legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.FromString,
+            '/legato.auth.v1.KeyAdminService/SetKeySpendLimits',
+            legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.SetKeySpendLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1105,7 +889,7 @@ class MaintenanceAdminService:
             _registered_method=True)
 
     @staticmethod
-    def EndMaintenance(request,
+    def GrantCaller(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1118,9 +902,9 @@ class MaintenanceAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.MaintenanceAdminService/EndMaintenance',
-            legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.FromString,
+            '/legato.auth.v1.KeyAdminService/GrantCaller',
+            legato_dot_auth_dot_v1_dot_callers__pb2.GrantCallerRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_callers__pb2.GrantCallerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1132,7 +916,7 @@ class MaintenanceAdminService:
             _registered_method=True)
 
     @staticmethod
-    def GetMaintenance(request,
+    def RevokeCaller(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1145,9 +929,36 @@ class MaintenanceAdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.MaintenanceAdminService/GetMaintenance',
-            legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.SerializeToString,
-            legato_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.FromString,
+            '/legato.auth.v1.KeyAdminService/RevokeCaller',
+            legato_dot_auth_dot_v1_dot_callers__pb2.RevokeCallerRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_callers__pb2.RevokeCallerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCallers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/ListCallers',
+            legato_dot_auth_dot_v1_dot_callers__pb2.ListCallersRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_callers__pb2.ListCallersResponse.FromString,
             options,
             channel_credentials,
             insecure,

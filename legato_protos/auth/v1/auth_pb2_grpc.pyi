@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from legato_protos.auth.v1 import auth_pb2 as _auth_pb2
+from legato_protos.auth.v1 import callers_pb2 as _callers_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -27,7 +28,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AuthServiceStub:
-    """For the edge."""
+    """What edges ask: who calls, and what has changed. The command line starts and ends maintenance."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -42,10 +43,16 @@ class AuthServiceStub:
     """Keeps a caller's cache of principals true: see docs/revocation.md."""
     FindRefusedKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.FindRefusedKeysRequest, _auth_pb2.FindRefusedKeysResponse]
     """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
+    StartMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge. Where there is
+    maintenance already, it gets this message.
+    """
+    EndMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.EndMaintenanceRequest, _auth_pb2.EndMaintenanceResponse]
+    GetMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]
 
 @_typing.type_check_only
 class AuthServiceAsyncStub(AuthServiceStub):
-    """For the edge."""
+    """What edges ask: who calls, and what has changed. The command line starts and ends maintenance."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Verify: _aio.UnaryUnaryMultiCallable[_auth_pb2.VerifyRequest, _auth_pb2.VerifyResponse]  # type: ignore[assignment]
@@ -57,9 +64,15 @@ class AuthServiceAsyncStub(AuthServiceStub):
     """Keeps a caller's cache of principals true: see docs/revocation.md."""
     FindRefusedKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.FindRefusedKeysRequest, _auth_pb2.FindRefusedKeysResponse]  # type: ignore[assignment]
     """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
+    StartMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]  # type: ignore[assignment]
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge. Where there is
+    maintenance already, it gets this message.
+    """
+    EndMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.EndMaintenanceRequest, _auth_pb2.EndMaintenanceResponse]  # type: ignore[assignment]
+    GetMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]  # type: ignore[assignment]
 
 class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the edge."""
+    """What edges ask: who calls, and what has changed. The command line starts and ends maintenance."""
 
     @_abc_1.abstractmethod
     def Verify(
@@ -100,90 +113,35 @@ class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_auth_pb2.FindRefusedKeysResponse, _abc.Awaitable[_auth_pb2.FindRefusedKeysResponse]]:
         """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
 
+    @_abc_1.abstractmethod
+    def StartMaintenance(
+        self,
+        request: _auth_pb2.StartMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.StartMaintenanceResponse, _abc.Awaitable[_auth_pb2.StartMaintenanceResponse]]:
+        """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge. Where there is
+        maintenance already, it gets this message.
+        """
+
+    @_abc_1.abstractmethod
+    def EndMaintenance(
+        self,
+        request: _auth_pb2.EndMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.EndMaintenanceResponse, _abc.Awaitable[_auth_pb2.EndMaintenanceResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetMaintenance(
+        self,
+        request: _auth_pb2.GetMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.GetMaintenanceResponse, _abc.Awaitable[_auth_pb2.GetMaintenanceResponse]]: ...
+
 def add_AuthServiceServicer_to_server(servicer: AuthServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
-class AccountAdminServiceStub:
-    """For the command line and operators; with an access token for the account, members get it and owners update it."""
-
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> AccountAdminServiceAsyncStub: ...
-    CreateAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateAccountRequest, _auth_pb2.CreateAccountResponse]
-    GetAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetAccountRequest, _auth_pb2.GetAccountResponse]
-    ListAccounts: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListAccountsRequest, _auth_pb2.ListAccountsResponse]
-    UpdateAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.UpdateAccountRequest, _auth_pb2.UpdateAccountResponse]
-    """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits."""
-    SuspendAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.SuspendAccountRequest, _auth_pb2.SuspendAccountResponse]
-    """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
-    ResumeAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ResumeAccountRequest, _auth_pb2.ResumeAccountResponse]
-
-@_typing.type_check_only
-class AccountAdminServiceAsyncStub(AccountAdminServiceStub):
-    """For the command line and operators; with an access token for the account, members get it and owners update it."""
-
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    CreateAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateAccountRequest, _auth_pb2.CreateAccountResponse]  # type: ignore[assignment]
-    GetAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetAccountRequest, _auth_pb2.GetAccountResponse]  # type: ignore[assignment]
-    ListAccounts: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListAccountsRequest, _auth_pb2.ListAccountsResponse]  # type: ignore[assignment]
-    UpdateAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.UpdateAccountRequest, _auth_pb2.UpdateAccountResponse]  # type: ignore[assignment]
-    """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits."""
-    SuspendAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.SuspendAccountRequest, _auth_pb2.SuspendAccountResponse]  # type: ignore[assignment]
-    """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
-    ResumeAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.ResumeAccountRequest, _auth_pb2.ResumeAccountResponse]  # type: ignore[assignment]
-
-class AccountAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the command line and operators; with an access token for the account, members get it and owners update it."""
-
-    @_abc_1.abstractmethod
-    def CreateAccount(
-        self,
-        request: _auth_pb2.CreateAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.CreateAccountResponse, _abc.Awaitable[_auth_pb2.CreateAccountResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GetAccount(
-        self,
-        request: _auth_pb2.GetAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.GetAccountResponse, _abc.Awaitable[_auth_pb2.GetAccountResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def ListAccounts(
-        self,
-        request: _auth_pb2.ListAccountsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.ListAccountsResponse, _abc.Awaitable[_auth_pb2.ListAccountsResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def UpdateAccount(
-        self,
-        request: _auth_pb2.UpdateAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.UpdateAccountResponse, _abc.Awaitable[_auth_pb2.UpdateAccountResponse]]:
-        """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits."""
-
-    @_abc_1.abstractmethod
-    def SuspendAccount(
-        self,
-        request: _auth_pb2.SuspendAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.SuspendAccountResponse, _abc.Awaitable[_auth_pb2.SuspendAccountResponse]]:
-        """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
-
-    @_abc_1.abstractmethod
-    def ResumeAccount(
-        self,
-        request: _auth_pb2.ResumeAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.ResumeAccountResponse, _abc.Awaitable[_auth_pb2.ResumeAccountResponse]]: ...
-
-def add_AccountAdminServiceServicer_to_server(servicer: AccountAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
-
 class KeyAdminServiceStub:
-    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
-    and members those that they created.
+    """For the command line and operators, who may touch every key, and grant internal programs what they call for without one. With an
+    access token for the account, owners touch its keys, and members those that they created.
     """
 
     @_typing.overload
@@ -192,7 +150,7 @@ class KeyAdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> KeyAdminServiceAsyncStub: ...
     CreateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]
     RotateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]
-    """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
+    """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number."""
     ListKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]
     """Revoked and expired keys are listed too."""
     RenameKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]
@@ -204,19 +162,27 @@ class KeyAdminServiceStub:
     """How many keys need which version of the pepper: see docs/keys.md."""
     GetKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]
     """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
-    CreateKeyAccessToken: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyAccessTokenRequest, _auth_pb2.CreateKeyAccessTokenResponse]
-    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    SetKeySpendLimits: _grpc.UnaryUnaryMultiCallable[_auth_pb2.SetKeySpendLimitsRequest, _auth_pb2.SetKeySpendLimitsResponse]
+    """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's."""
+    GrantCaller: _grpc.UnaryUnaryMultiCallable[_callers_pb2.GrantCallerRequest, _callers_pb2.GrantCallerResponse]
+    """Lets an internal program (a caller) call without a key for one account, or for all of them: see docs/internal-callers.md. Where it
+    may already, the limits are replaced. Returns when that holds on every edge.
+    """
+    RevokeCaller: _grpc.UnaryUnaryMultiCallable[_callers_pb2.RevokeCallerRequest, _callers_pb2.RevokeCallerResponse]
+    """Returns when the caller is refused on every edge. Answers that run for it end."""
+    ListCallers: _grpc.UnaryUnaryMultiCallable[_callers_pb2.ListCallersRequest, _callers_pb2.ListCallersResponse]
+    """Revoked grants are listed too; the oldest first."""
 
 @_typing.type_check_only
 class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
-    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
-    and members those that they created.
+    """For the command line and operators, who may touch every key, and grant internal programs what they call for without one. With an
+    access token for the account, owners touch its keys, and members those that they created.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]  # type: ignore[assignment]
     RotateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]  # type: ignore[assignment]
-    """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
+    """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number."""
     ListKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]  # type: ignore[assignment]
     """Revoked and expired keys are listed too."""
     RenameKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]  # type: ignore[assignment]
@@ -228,12 +194,20 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     """How many keys need which version of the pepper: see docs/keys.md."""
     GetKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]  # type: ignore[assignment]
     """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
-    CreateKeyAccessToken: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyAccessTokenRequest, _auth_pb2.CreateKeyAccessTokenResponse]  # type: ignore[assignment]
-    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    SetKeySpendLimits: _aio.UnaryUnaryMultiCallable[_auth_pb2.SetKeySpendLimitsRequest, _auth_pb2.SetKeySpendLimitsResponse]  # type: ignore[assignment]
+    """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's."""
+    GrantCaller: _aio.UnaryUnaryMultiCallable[_callers_pb2.GrantCallerRequest, _callers_pb2.GrantCallerResponse]  # type: ignore[assignment]
+    """Lets an internal program (a caller) call without a key for one account, or for all of them: see docs/internal-callers.md. Where it
+    may already, the limits are replaced. Returns when that holds on every edge.
+    """
+    RevokeCaller: _aio.UnaryUnaryMultiCallable[_callers_pb2.RevokeCallerRequest, _callers_pb2.RevokeCallerResponse]  # type: ignore[assignment]
+    """Returns when the caller is refused on every edge. Answers that run for it end."""
+    ListCallers: _aio.UnaryUnaryMultiCallable[_callers_pb2.ListCallersRequest, _callers_pb2.ListCallersResponse]  # type: ignore[assignment]
+    """Revoked grants are listed too; the oldest first."""
 
 class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
-    and members those that they created.
+    """For the command line and operators, who may touch every key, and grant internal programs what they call for without one. With an
+    access token for the account, owners touch its keys, and members those that they created.
     """
 
     @_abc_1.abstractmethod
@@ -249,7 +223,7 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.RotateKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.RotateKeyResponse, _abc.Awaitable[_auth_pb2.RotateKeyResponse]]:
-        """Creates a key like an existing one, which stays good until it is revoked. The new one is named after it, with a number."""
+        """Creates a key like an existing one, with whose spend limits and counters it goes on. That stays good until it is revoked. The new one is named after it, with a number."""
 
     @_abc_1.abstractmethod
     def ListKeys(
@@ -299,60 +273,37 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
 
     @_abc_1.abstractmethod
-    def CreateKeyAccessToken(
+    def SetKeySpendLimits(
         self,
-        request: _auth_pb2.CreateKeyAccessTokenRequest,
+        request: _auth_pb2.SetKeySpendLimitsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.CreateKeyAccessTokenResponse, _abc.Awaitable[_auth_pb2.CreateKeyAccessTokenResponse]]:
-        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    ) -> _typing.Union[_auth_pb2.SetKeySpendLimitsResponse, _abc.Awaitable[_auth_pb2.SetKeySpendLimitsResponse]]:
+        """Replaces all three spend limits of a key, one of a playground or a program too. They cannot exceed the account's."""
+
+    @_abc_1.abstractmethod
+    def GrantCaller(
+        self,
+        request: _callers_pb2.GrantCallerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_callers_pb2.GrantCallerResponse, _abc.Awaitable[_callers_pb2.GrantCallerResponse]]:
+        """Lets an internal program (a caller) call without a key for one account, or for all of them: see docs/internal-callers.md. Where it
+        may already, the limits are replaced. Returns when that holds on every edge.
+        """
+
+    @_abc_1.abstractmethod
+    def RevokeCaller(
+        self,
+        request: _callers_pb2.RevokeCallerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_callers_pb2.RevokeCallerResponse, _abc.Awaitable[_callers_pb2.RevokeCallerResponse]]:
+        """Returns when the caller is refused on every edge. Answers that run for it end."""
+
+    @_abc_1.abstractmethod
+    def ListCallers(
+        self,
+        request: _callers_pb2.ListCallersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_callers_pb2.ListCallersResponse, _abc.Awaitable[_callers_pb2.ListCallersResponse]]:
+        """Revoked grants are listed too; the oldest first."""
 
 def add_KeyAdminServiceServicer_to_server(servicer: KeyAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
-
-class MaintenanceAdminServiceStub:
-    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge."""
-
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> MaintenanceAdminServiceAsyncStub: ...
-    StartMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]
-    """Where there is maintenance already, it gets this message."""
-    EndMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.EndMaintenanceRequest, _auth_pb2.EndMaintenanceResponse]
-    GetMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]
-
-@_typing.type_check_only
-class MaintenanceAdminServiceAsyncStub(MaintenanceAdminServiceStub):
-    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge."""
-
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    StartMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]  # type: ignore[assignment]
-    """Where there is maintenance already, it gets this message."""
-    EndMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.EndMaintenanceRequest, _auth_pb2.EndMaintenanceResponse]  # type: ignore[assignment]
-    GetMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]  # type: ignore[assignment]
-
-class MaintenanceAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge."""
-
-    @_abc_1.abstractmethod
-    def StartMaintenance(
-        self,
-        request: _auth_pb2.StartMaintenanceRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.StartMaintenanceResponse, _abc.Awaitable[_auth_pb2.StartMaintenanceResponse]]:
-        """Where there is maintenance already, it gets this message."""
-
-    @_abc_1.abstractmethod
-    def EndMaintenance(
-        self,
-        request: _auth_pb2.EndMaintenanceRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.EndMaintenanceResponse, _abc.Awaitable[_auth_pb2.EndMaintenanceResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GetMaintenance(
-        self,
-        request: _auth_pb2.GetMaintenanceRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.GetMaintenanceResponse, _abc.Awaitable[_auth_pb2.GetMaintenanceResponse]]: ...
-
-def add_MaintenanceAdminServiceServicer_to_server(servicer: MaintenanceAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -23,10 +23,9 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
-from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clegato/auth/v1/callers.proto\x12\x0elegato.auth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\xbd\x02\n\x0b\x43\x61llerGrant\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12 \n\x13requests_per_minute\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1e\n\x11tokens_per_minute\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12 \n\x13\x63oncurrent_requests\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brevoke_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x16\n\x14_requests_per_minuteB\x14\n\x12_tokens_per_minuteB\x16\n\x14_concurrent_requests\"\xf8\x01\n\x12GrantCallerRequest\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61ll_accounts\x18\x03 \x01(\x08\x12 \n\x13requests_per_minute\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1e\n\x11tokens_per_minute\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12 \n\x13\x63oncurrent_requests\x18\x06 \x01(\x03H\x02\x88\x01\x01\x42\x16\n\x14_requests_per_minuteB\x14\n\x12_tokens_per_minuteB\x16\n\x14_concurrent_requests\"A\n\x13GrantCallerResponse\x12*\n\x05grant\x18\x01 \x01(\x0b\x32\x1b.legato.auth.v1.CallerGrant\"9\n\x13RevokeCallerRequest\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\"M\n\x14RevokeCallerResponse\x12\x35\n\x10remaining_grants\x18\x01 \x03(\x0b\x32\x1b.legato.auth.v1.CallerGrant\";\n\x12ListCallersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x13ListCallersResponse\x12+\n\x06grants\x18\x01 \x03(\x0b\x32\x1b.legato.auth.v1.CallerGrant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xcb\x02\n\x12\x43\x61llerAdminService\x12\x66\n\x0bGrantCaller\x12\".legato.auth.v1.GrantCallerRequest\x1a#.legato.auth.v1.GrantCallerResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x05\x12\x04\x10\x01 \x01\x12g\n\x0cRevokeCaller\x12#.legato.auth.v1.RevokeCallerRequest\x1a$.legato.auth.v1.RevokeCallerResponse\"\x0c\x8a\xb5\x18\x08\n\x02\x03\x05\x12\x02\x10\x01\x12\x64\n\x0bListCallers\x12\".legato.auth.v1.ListCallersRequest\x1a#.legato.auth.v1.ListCallersResponse\"\x0c\x8a\xb5\x18\x08\n\x02\x03\x05\x12\x02\x10\x01\x42\x17Z\x15legato/auth/v1;authv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clegato/auth/v1/callers.proto\x12\x0elegato.auth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x02\n\x0b\x43\x61llerGrant\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12 \n\x13requests_per_minute\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1e\n\x11tokens_per_minute\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12 \n\x13\x63oncurrent_requests\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brevoke_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x16\n\x14_requests_per_minuteB\x14\n\x12_tokens_per_minuteB\x16\n\x14_concurrent_requests\"\xf8\x01\n\x12GrantCallerRequest\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61ll_accounts\x18\x03 \x01(\x08\x12 \n\x13requests_per_minute\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1e\n\x11tokens_per_minute\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12 \n\x13\x63oncurrent_requests\x18\x06 \x01(\x03H\x02\x88\x01\x01\x42\x16\n\x14_requests_per_minuteB\x14\n\x12_tokens_per_minuteB\x16\n\x14_concurrent_requests\"A\n\x13GrantCallerResponse\x12*\n\x05grant\x18\x01 \x01(\x0b\x32\x1b.legato.auth.v1.CallerGrant\"9\n\x13RevokeCallerRequest\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\"M\n\x14RevokeCallerResponse\x12\x35\n\x10remaining_grants\x18\x01 \x03(\x0b\x32\x1b.legato.auth.v1.CallerGrant\";\n\x12ListCallersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x13ListCallersResponse\x12+\n\x06grants\x18\x01 \x03(\x0b\x32\x1b.legato.auth.v1.CallerGrant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\tB\x17Z\x15legato/auth/v1;authv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,26 +33,18 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'legato.auth.v1.callers_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/auth/v1;authv1'
-  _globals['_CALLERADMINSERVICE'].methods_by_name['GrantCaller']._loaded_options = None
-  _globals['_CALLERADMINSERVICE'].methods_by_name['GrantCaller']._serialized_options = b'\212\265\030\n\n\002\003\005\022\004\020\001 \001'
-  _globals['_CALLERADMINSERVICE'].methods_by_name['RevokeCaller']._loaded_options = None
-  _globals['_CALLERADMINSERVICE'].methods_by_name['RevokeCaller']._serialized_options = b'\212\265\030\010\n\002\003\005\022\002\020\001'
-  _globals['_CALLERADMINSERVICE'].methods_by_name['ListCallers']._loaded_options = None
-  _globals['_CALLERADMINSERVICE'].methods_by_name['ListCallers']._serialized_options = b'\212\265\030\010\n\002\003\005\022\002\020\001'
-  _globals['_CALLERGRANT']._serialized_start=118
-  _globals['_CALLERGRANT']._serialized_end=435
-  _globals['_GRANTCALLERREQUEST']._serialized_start=438
-  _globals['_GRANTCALLERREQUEST']._serialized_end=686
-  _globals['_GRANTCALLERRESPONSE']._serialized_start=688
-  _globals['_GRANTCALLERRESPONSE']._serialized_end=753
-  _globals['_REVOKECALLERREQUEST']._serialized_start=755
-  _globals['_REVOKECALLERREQUEST']._serialized_end=812
-  _globals['_REVOKECALLERRESPONSE']._serialized_start=814
-  _globals['_REVOKECALLERRESPONSE']._serialized_end=891
-  _globals['_LISTCALLERSREQUEST']._serialized_start=893
-  _globals['_LISTCALLERSREQUEST']._serialized_end=952
-  _globals['_LISTCALLERSRESPONSE']._serialized_start=954
-  _globals['_LISTCALLERSRESPONSE']._serialized_end=1045
-  _globals['_CALLERADMINSERVICE']._serialized_start=1048
-  _globals['_CALLERADMINSERVICE']._serialized_end=1379
+  _globals['_CALLERGRANT']._serialized_start=82
+  _globals['_CALLERGRANT']._serialized_end=399
+  _globals['_GRANTCALLERREQUEST']._serialized_start=402
+  _globals['_GRANTCALLERREQUEST']._serialized_end=650
+  _globals['_GRANTCALLERRESPONSE']._serialized_start=652
+  _globals['_GRANTCALLERRESPONSE']._serialized_end=717
+  _globals['_REVOKECALLERREQUEST']._serialized_start=719
+  _globals['_REVOKECALLERREQUEST']._serialized_end=776
+  _globals['_REVOKECALLERRESPONSE']._serialized_start=778
+  _globals['_REVOKECALLERRESPONSE']._serialized_end=855
+  _globals['_LISTCALLERSREQUEST']._serialized_start=857
+  _globals['_LISTCALLERSREQUEST']._serialized_end=916
+  _globals['_LISTCALLERSRESPONSE']._serialized_start=918
+  _globals['_LISTCALLERSRESPONSE']._serialized_end=1009
 # @@protoc_insertion_point(module_scope)

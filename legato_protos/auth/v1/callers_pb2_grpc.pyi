@@ -5,16 +5,9 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from legato_protos.auth.v1 import callers_pb2 as _callers_pb2
 import abc as _abc_1
 import grpc as _grpc
-import sys
 import typing as _typing
-
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
 
 _T = _typing.TypeVar("_T")
 
@@ -25,64 +18,3 @@ class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ig
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
-
-class CallerAdminServiceStub:
-    """Which internal programs may call for which accounts, without a key: see docs/internal-callers.md."""
-
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> CallerAdminServiceAsyncStub: ...
-    GrantCaller: _grpc.UnaryUnaryMultiCallable[_callers_pb2.GrantCallerRequest, _callers_pb2.GrantCallerResponse]
-    """Lets a caller call for one account, or for all of them. Where it may already, the limits are replaced. Returns when that holds on
-    every edge.
-    """
-    RevokeCaller: _grpc.UnaryUnaryMultiCallable[_callers_pb2.RevokeCallerRequest, _callers_pb2.RevokeCallerResponse]
-    """Returns when the caller is refused on every edge. Answers that run for it end."""
-    ListCallers: _grpc.UnaryUnaryMultiCallable[_callers_pb2.ListCallersRequest, _callers_pb2.ListCallersResponse]
-    """Revoked grants are listed too; the oldest first."""
-
-@_typing.type_check_only
-class CallerAdminServiceAsyncStub(CallerAdminServiceStub):
-    """Which internal programs may call for which accounts, without a key: see docs/internal-callers.md."""
-
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    GrantCaller: _aio.UnaryUnaryMultiCallable[_callers_pb2.GrantCallerRequest, _callers_pb2.GrantCallerResponse]  # type: ignore[assignment]
-    """Lets a caller call for one account, or for all of them. Where it may already, the limits are replaced. Returns when that holds on
-    every edge.
-    """
-    RevokeCaller: _aio.UnaryUnaryMultiCallable[_callers_pb2.RevokeCallerRequest, _callers_pb2.RevokeCallerResponse]  # type: ignore[assignment]
-    """Returns when the caller is refused on every edge. Answers that run for it end."""
-    ListCallers: _aio.UnaryUnaryMultiCallable[_callers_pb2.ListCallersRequest, _callers_pb2.ListCallersResponse]  # type: ignore[assignment]
-    """Revoked grants are listed too; the oldest first."""
-
-class CallerAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Which internal programs may call for which accounts, without a key: see docs/internal-callers.md."""
-
-    @_abc_1.abstractmethod
-    def GrantCaller(
-        self,
-        request: _callers_pb2.GrantCallerRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_callers_pb2.GrantCallerResponse, _abc.Awaitable[_callers_pb2.GrantCallerResponse]]:
-        """Lets a caller call for one account, or for all of them. Where it may already, the limits are replaced. Returns when that holds on
-        every edge.
-        """
-
-    @_abc_1.abstractmethod
-    def RevokeCaller(
-        self,
-        request: _callers_pb2.RevokeCallerRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_callers_pb2.RevokeCallerResponse, _abc.Awaitable[_callers_pb2.RevokeCallerResponse]]:
-        """Returns when the caller is refused on every edge. Answers that run for it end."""
-
-    @_abc_1.abstractmethod
-    def ListCallers(
-        self,
-        request: _callers_pb2.ListCallersRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_callers_pb2.ListCallersResponse, _abc.Awaitable[_callers_pb2.ListCallersResponse]]:
-        """Revoked grants are listed too; the oldest first."""
-
-def add_CallerAdminServiceServicer_to_server(servicer: CallerAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

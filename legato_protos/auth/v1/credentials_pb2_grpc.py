@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from legato_protos.auth.v1 import credentials_pb2 as legato_dot_auth_dot_v1_dot_credentials__pb2
+from legato_protos.auth.v1 import users_pb2 as legato_dot_auth_dot_v1_dot_users__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -25,9 +26,9 @@ if _version_not_supported:
     )
 
 
-class SignInMethodServiceStub:
-    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
-    needs an access token, and all failures are one error.
+class SignInServiceStub:
+    """Signs users in, for the console. No call needs an access token: each carries its own proof. All failures of a sign-in
+    are one error, SIGN_IN_FAILED; too many of them are TOO_MANY_SIGN_INS, with the time to wait.
     """
 
     def __init__(self, channel):
@@ -36,35 +37,120 @@ class SignInMethodServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.StartPasskeySignIn = channel.unary_unary(
+                '/legato.auth.v1.SignInService/StartPasskeySignIn',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInResponse.FromString,
+                _registered_method=True)
+        self.SignIn = channel.unary_unary(
+                '/legato.auth.v1.SignInService/SignIn',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.SignInRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.SignInResponse.FromString,
+                _registered_method=True)
+        self.GetInvitation = channel.unary_unary(
+                '/legato.auth.v1.SignInService/GetInvitation',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.GetInvitationRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.GetInvitationResponse.FromString,
+                _registered_method=True)
+        self.AcceptInvitation = channel.unary_unary(
+                '/legato.auth.v1.SignInService/AcceptInvitation',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.AcceptInvitationRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.AcceptInvitationResponse.FromString,
+                _registered_method=True)
+        self.ResolveSession = channel.unary_unary(
+                '/legato.auth.v1.SignInService/ResolveSession',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.ResolveSessionRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.ResolveSessionResponse.FromString,
+                _registered_method=True)
+        self.StepUp = channel.unary_unary(
+                '/legato.auth.v1.SignInService/StepUp',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.StepUpRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.StepUpResponse.FromString,
+                _registered_method=True)
+        self.SignOut = channel.unary_unary(
+                '/legato.auth.v1.SignInService/SignOut',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.SignOutRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.SignOutResponse.FromString,
+                _registered_method=True)
         self.GetSignInMethods = channel.unary_unary(
-                '/legato.auth.v1.SignInMethodService/GetSignInMethods',
+                '/legato.auth.v1.SignInService/GetSignInMethods',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsResponse.FromString,
                 _registered_method=True)
         self.SendSignInLink = channel.unary_unary(
-                '/legato.auth.v1.SignInMethodService/SendSignInLink',
+                '/legato.auth.v1.SignInService/SendSignInLink',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SendSignInLinkRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SendSignInLinkResponse.FromString,
                 _registered_method=True)
         self.StartOidcSignIn = channel.unary_unary(
-                '/legato.auth.v1.SignInMethodService/StartOidcSignIn',
+                '/legato.auth.v1.SignInService/StartOidcSignIn',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcSignInRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcSignInResponse.FromString,
                 _registered_method=True)
         self.FinishOidcSignIn = channel.unary_unary(
-                '/legato.auth.v1.SignInMethodService/FinishOidcSignIn',
+                '/legato.auth.v1.SignInService/FinishOidcSignIn',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.FinishOidcSignInRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.FinishOidcSignInResponse.FromString,
                 _registered_method=True)
 
 
-class SignInMethodServiceServicer:
-    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
-    needs an access token, and all failures are one error.
+class SignInServiceServicer:
+    """Signs users in, for the console. No call needs an access token: each carries its own proof. All failures of a sign-in
+    are one error, SIGN_IN_FAILED; too many of them are TOO_MANY_SIGN_INS, with the time to wait.
     """
 
+    def StartPasskeySignIn(self, request, context):
+        """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignIn(self, request, context):
+        """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+        fails the same, for an unknown user, a wrong password and a wrong code.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetInvitation(self, request, context):
+        """Who invites to what. Consumes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptInvitation(self, request, context):
+        """Consumes the invitation: with a session, for its user; without one, for a new user, who is then signed in.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveSession(self, request, context):
+        """Who a session belongs to, with an access token for one of the user's accounts. SESSION_ENDED: sign in again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StepUp(self, request, context):
+        """Proves again who the user is, and replaces the session's token: the one before no longer works.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignOut(self, request, context):
+        """Ends the session. An unknown one is no error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSignInMethods(self, request, context):
-        """Which of these ways there are here. The same for all users.
+        """Which ways there are here, beside passkeys. The same for all users.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -92,8 +178,43 @@ class SignInMethodServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_SignInMethodServiceServicer_to_server(servicer, server):
+def add_SignInServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'StartPasskeySignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartPasskeySignIn,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInResponse.SerializeToString,
+            ),
+            'SignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignIn,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.SignInRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.SignInResponse.SerializeToString,
+            ),
+            'GetInvitation': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetInvitation,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.GetInvitationRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.GetInvitationResponse.SerializeToString,
+            ),
+            'AcceptInvitation': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptInvitation,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.AcceptInvitationRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.AcceptInvitationResponse.SerializeToString,
+            ),
+            'ResolveSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveSession,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.ResolveSessionRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.ResolveSessionResponse.SerializeToString,
+            ),
+            'StepUp': grpc.unary_unary_rpc_method_handler(
+                    servicer.StepUp,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.StepUpRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.StepUpResponse.SerializeToString,
+            ),
+            'SignOut': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignOut,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.SignOutRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.SignOutResponse.SerializeToString,
+            ),
             'GetSignInMethods': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSignInMethods,
                     request_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsRequest.FromString,
@@ -116,16 +237,205 @@ def add_SignInMethodServiceServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'legato.auth.v1.SignInMethodService', rpc_method_handlers)
+            'legato.auth.v1.SignInService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('legato.auth.v1.SignInMethodService', rpc_method_handlers)
+    server.add_registered_method_handlers('legato.auth.v1.SignInService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class SignInMethodService:
-    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
-    needs an access token, and all failures are one error.
+class SignInService:
+    """Signs users in, for the console. No call needs an access token: each carries its own proof. All failures of a sign-in
+    are one error, SIGN_IN_FAILED; too many of them are TOO_MANY_SIGN_INS, with the time to wait.
     """
+
+    @staticmethod
+    def StartPasskeySignIn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/StartPasskeySignIn',
+            legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignIn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/SignIn',
+            legato_dot_auth_dot_v1_dot_users__pb2.SignInRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.SignInResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetInvitation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/GetInvitation',
+            legato_dot_auth_dot_v1_dot_users__pb2.GetInvitationRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.GetInvitationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptInvitation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/AcceptInvitation',
+            legato_dot_auth_dot_v1_dot_users__pb2.AcceptInvitationRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.AcceptInvitationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/ResolveSession',
+            legato_dot_auth_dot_v1_dot_users__pb2.ResolveSessionRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.ResolveSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StepUp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/StepUp',
+            legato_dot_auth_dot_v1_dot_users__pb2.StepUpRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.StepUpResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignOut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.SignInService/SignOut',
+            legato_dot_auth_dot_v1_dot_users__pb2.SignOutRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.SignOutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetSignInMethods(request,
@@ -141,7 +451,7 @@ class SignInMethodService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.SignInMethodService/GetSignInMethods',
+            '/legato.auth.v1.SignInService/GetSignInMethods',
             legato_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsResponse.FromString,
             options,
@@ -168,7 +478,7 @@ class SignInMethodService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.SignInMethodService/SendSignInLink',
+            '/legato.auth.v1.SignInService/SendSignInLink',
             legato_dot_auth_dot_v1_dot_credentials__pb2.SendSignInLinkRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.SendSignInLinkResponse.FromString,
             options,
@@ -195,7 +505,7 @@ class SignInMethodService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.SignInMethodService/StartOidcSignIn',
+            '/legato.auth.v1.SignInService/StartOidcSignIn',
             legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcSignInRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcSignInResponse.FromString,
             options,
@@ -222,7 +532,7 @@ class SignInMethodService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.SignInMethodService/FinishOidcSignIn',
+            '/legato.auth.v1.SignInService/FinishOidcSignIn',
             legato_dot_auth_dot_v1_dot_credentials__pb2.FinishOidcSignInRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.FinishOidcSignInResponse.FromString,
             options,
@@ -236,8 +546,8 @@ class SignInMethodService:
             _registered_method=True)
 
 
-class CredentialServiceStub:
-    """How users sign in other than by passkey. Every call needs an access token; the user is the token's.
+class UserServiceStub:
+    """What users do for themselves, and how they sign in. Every call needs an access token; the user is the token's.
     """
 
     def __init__(self, channel):
@@ -246,51 +556,165 @@ class CredentialServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.UpdateUser = channel.unary_unary(
+                '/legato.auth.v1.UserService/UpdateUser',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.UpdateUserRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.UpdateUserResponse.FromString,
+                _registered_method=True)
+        self.StartPasskeyRegistration = channel.unary_unary(
+                '/legato.auth.v1.UserService/StartPasskeyRegistration',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeyRegistrationRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeyRegistrationResponse.FromString,
+                _registered_method=True)
+        self.FinishPasskeyRegistration = channel.unary_unary(
+                '/legato.auth.v1.UserService/FinishPasskeyRegistration',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationResponse.FromString,
+                _registered_method=True)
+        self.RenamePasskey = channel.unary_unary(
+                '/legato.auth.v1.UserService/RenamePasskey',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyResponse.FromString,
+                _registered_method=True)
+        self.RemovePasskey = channel.unary_unary(
+                '/legato.auth.v1.UserService/RemovePasskey',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.RemovePasskeyRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.RemovePasskeyResponse.FromString,
+                _registered_method=True)
+        self.GenerateRecoveryCodes = channel.unary_unary(
+                '/legato.auth.v1.UserService/GenerateRecoveryCodes',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.GenerateRecoveryCodesRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.GenerateRecoveryCodesResponse.FromString,
+                _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/legato.auth.v1.UserService/ListSessions',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
+        self.EndSessions = channel.unary_unary(
+                '/legato.auth.v1.UserService/EndSessions',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.EndSessionsRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.EndSessionsResponse.FromString,
+                _registered_method=True)
+        self.KeepResult = channel.unary_unary(
+                '/legato.auth.v1.UserService/KeepResult',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.KeepResultRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.KeepResultResponse.FromString,
+                _registered_method=True)
+        self.TakeResult = channel.unary_unary(
+                '/legato.auth.v1.UserService/TakeResult',
+                request_serializer=legato_dot_auth_dot_v1_dot_users__pb2.TakeResultRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.TakeResultResponse.FromString,
+                _registered_method=True)
         self.GetCredentials = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/GetCredentials',
+                '/legato.auth.v1.UserService/GetCredentials',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.GetCredentialsRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.GetCredentialsResponse.FromString,
                 _registered_method=True)
         self.SetPassword = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/SetPassword',
+                '/legato.auth.v1.UserService/SetPassword',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SetPasswordRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SetPasswordResponse.FromString,
                 _registered_method=True)
         self.RemovePassword = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/RemovePassword',
+                '/legato.auth.v1.UserService/RemovePassword',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.RemovePasswordRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.RemovePasswordResponse.FromString,
                 _registered_method=True)
         self.StartTotp = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/StartTotp',
+                '/legato.auth.v1.UserService/StartTotp',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.StartTotpRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.StartTotpResponse.FromString,
                 _registered_method=True)
         self.SetTotp = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/SetTotp',
+                '/legato.auth.v1.UserService/SetTotp',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SetTotpRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SetTotpResponse.FromString,
                 _registered_method=True)
         self.StartOidcLink = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/StartOidcLink',
+                '/legato.auth.v1.UserService/StartOidcLink',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcLinkRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcLinkResponse.FromString,
                 _registered_method=True)
         self.RemoveOidcIdentity = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/RemoveOidcIdentity',
+                '/legato.auth.v1.UserService/RemoveOidcIdentity',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityResponse.FromString,
                 _registered_method=True)
         self.SendStepUpCode = channel.unary_unary(
-                '/legato.auth.v1.CredentialService/SendStepUpCode',
+                '/legato.auth.v1.UserService/SendStepUpCode',
                 request_serializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeResponse.FromString,
                 _registered_method=True)
 
 
-class CredentialServiceServicer:
-    """How users sign in other than by passkey. Every call needs an access token; the user is the token's.
+class UserServiceServicer:
+    """What users do for themselves, and how they sign in. Every call needs an access token; the user is the token's.
     """
+
+    def UpdateUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartPasskeyRegistration(self, request, context):
+        """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishPasskeyRegistration(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenamePasskey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemovePasskey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GenerateRecoveryCodes(self, request, context):
+        """Replaces all earlier codes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSessions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndSessions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def KeepResult(self, request, context):
+        """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeResult(self, request, context):
+        """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def GetCredentials(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -347,8 +771,58 @@ class CredentialServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_CredentialServiceServicer_to_server(servicer, server):
+def add_UserServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'UpdateUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateUser,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.UpdateUserRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.UpdateUserResponse.SerializeToString,
+            ),
+            'StartPasskeyRegistration': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartPasskeyRegistration,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeyRegistrationRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeyRegistrationResponse.SerializeToString,
+            ),
+            'FinishPasskeyRegistration': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishPasskeyRegistration,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationResponse.SerializeToString,
+            ),
+            'RenamePasskey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenamePasskey,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyResponse.SerializeToString,
+            ),
+            'RemovePasskey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemovePasskey,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.RemovePasskeyRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.RemovePasskeyResponse.SerializeToString,
+            ),
+            'GenerateRecoveryCodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GenerateRecoveryCodes,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.GenerateRecoveryCodesRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.GenerateRecoveryCodesResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.ListSessionsRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'EndSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndSessions,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.EndSessionsRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.EndSessionsResponse.SerializeToString,
+            ),
+            'KeepResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.KeepResult,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.KeepResultRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.KeepResultResponse.SerializeToString,
+            ),
+            'TakeResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeResult,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_users__pb2.TakeResultRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_users__pb2.TakeResultResponse.SerializeToString,
+            ),
             'GetCredentials': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCredentials,
                     request_deserializer=legato_dot_auth_dot_v1_dot_credentials__pb2.GetCredentialsRequest.FromString,
@@ -391,15 +865,285 @@ def add_CredentialServiceServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'legato.auth.v1.CredentialService', rpc_method_handlers)
+            'legato.auth.v1.UserService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('legato.auth.v1.CredentialService', rpc_method_handlers)
+    server.add_registered_method_handlers('legato.auth.v1.UserService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class CredentialService:
-    """How users sign in other than by passkey. Every call needs an access token; the user is the token's.
+class UserService:
+    """What users do for themselves, and how they sign in. Every call needs an access token; the user is the token's.
     """
+
+    @staticmethod
+    def UpdateUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/UpdateUser',
+            legato_dot_auth_dot_v1_dot_users__pb2.UpdateUserRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.UpdateUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartPasskeyRegistration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/StartPasskeyRegistration',
+            legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeyRegistrationRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.StartPasskeyRegistrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishPasskeyRegistration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/FinishPasskeyRegistration',
+            legato_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenamePasskey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/RenamePasskey',
+            legato_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemovePasskey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/RemovePasskey',
+            legato_dot_auth_dot_v1_dot_users__pb2.RemovePasskeyRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.RemovePasskeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GenerateRecoveryCodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/GenerateRecoveryCodes',
+            legato_dot_auth_dot_v1_dot_users__pb2.GenerateRecoveryCodesRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.GenerateRecoveryCodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/ListSessions',
+            legato_dot_auth_dot_v1_dot_users__pb2.ListSessionsRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/EndSessions',
+            legato_dot_auth_dot_v1_dot_users__pb2.EndSessionsRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.EndSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/KeepResult',
+            legato_dot_auth_dot_v1_dot_users__pb2.KeepResultRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.KeepResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/TakeResult',
+            legato_dot_auth_dot_v1_dot_users__pb2.TakeResultRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_users__pb2.TakeResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetCredentials(request,
@@ -415,7 +1159,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/GetCredentials',
+            '/legato.auth.v1.UserService/GetCredentials',
             legato_dot_auth_dot_v1_dot_credentials__pb2.GetCredentialsRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.GetCredentialsResponse.FromString,
             options,
@@ -442,7 +1186,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/SetPassword',
+            '/legato.auth.v1.UserService/SetPassword',
             legato_dot_auth_dot_v1_dot_credentials__pb2.SetPasswordRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.SetPasswordResponse.FromString,
             options,
@@ -469,7 +1213,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/RemovePassword',
+            '/legato.auth.v1.UserService/RemovePassword',
             legato_dot_auth_dot_v1_dot_credentials__pb2.RemovePasswordRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.RemovePasswordResponse.FromString,
             options,
@@ -496,7 +1240,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/StartTotp',
+            '/legato.auth.v1.UserService/StartTotp',
             legato_dot_auth_dot_v1_dot_credentials__pb2.StartTotpRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.StartTotpResponse.FromString,
             options,
@@ -523,7 +1267,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/SetTotp',
+            '/legato.auth.v1.UserService/SetTotp',
             legato_dot_auth_dot_v1_dot_credentials__pb2.SetTotpRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.SetTotpResponse.FromString,
             options,
@@ -550,7 +1294,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/StartOidcLink',
+            '/legato.auth.v1.UserService/StartOidcLink',
             legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcLinkRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.StartOidcLinkResponse.FromString,
             options,
@@ -577,7 +1321,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/RemoveOidcIdentity',
+            '/legato.auth.v1.UserService/RemoveOidcIdentity',
             legato_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityResponse.FromString,
             options,
@@ -604,7 +1348,7 @@ class CredentialService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.CredentialService/SendStepUpCode',
+            '/legato.auth.v1.UserService/SendStepUpCode',
             legato_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeResponse.FromString,
             options,

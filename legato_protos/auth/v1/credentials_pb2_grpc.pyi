@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from legato_protos.auth.v1 import credentials_pb2 as _credentials_pb2
+from legato_protos.auth.v1 import users_pb2 as _users_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -26,17 +27,33 @@ class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ig
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class SignInMethodServiceStub:
-    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
-    needs an access token, and all failures are one error.
+class SignInServiceStub:
+    """Signs users in, for the console. No call needs an access token: each carries its own proof. All failures of a sign-in
+    are one error, SIGN_IN_FAILED; too many of them are TOO_MANY_SIGN_INS, with the time to wait.
     """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> SignInMethodServiceAsyncStub: ...
+    def __new__(cls, channel: _aio.Channel) -> SignInServiceAsyncStub: ...
+    StartPasskeySignIn: _grpc.UnaryUnaryMultiCallable[_users_pb2.StartPasskeySignInRequest, _users_pb2.StartPasskeySignInResponse]
+    """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site."""
+    SignIn: _grpc.UnaryUnaryMultiCallable[_users_pb2.SignInRequest, _users_pb2.SignInResponse]
+    """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+    fails the same, for an unknown user, a wrong password and a wrong code.
+    """
+    GetInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.GetInvitationRequest, _users_pb2.GetInvitationResponse]
+    """Who invites to what. Consumes nothing."""
+    AcceptInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.AcceptInvitationRequest, _users_pb2.AcceptInvitationResponse]
+    """Consumes the invitation: with a session, for its user; without one, for a new user, who is then signed in."""
+    ResolveSession: _grpc.UnaryUnaryMultiCallable[_users_pb2.ResolveSessionRequest, _users_pb2.ResolveSessionResponse]
+    """Who a session belongs to, with an access token for one of the user's accounts. SESSION_ENDED: sign in again."""
+    StepUp: _grpc.UnaryUnaryMultiCallable[_users_pb2.StepUpRequest, _users_pb2.StepUpResponse]
+    """Proves again who the user is, and replaces the session's token: the one before no longer works."""
+    SignOut: _grpc.UnaryUnaryMultiCallable[_users_pb2.SignOutRequest, _users_pb2.SignOutResponse]
+    """Ends the session. An unknown one is no error."""
     GetSignInMethods: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.GetSignInMethodsRequest, _credentials_pb2.GetSignInMethodsResponse]
-    """Which of these ways there are here. The same for all users."""
+    """Which ways there are here, beside passkeys. The same for all users."""
     SendSignInLink: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.SendSignInLinkRequest, _credentials_pb2.SendSignInLinkResponse]
     """Sends a sign-in link by mail if a user has this address. The response is the same if none has."""
     StartOidcSignIn: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.StartOidcSignInRequest, _credentials_pb2.StartOidcSignInResponse]
@@ -45,14 +62,30 @@ class SignInMethodServiceStub:
     """Exchanges the code that the issuer sent the browser back with. A state works once."""
 
 @_typing.type_check_only
-class SignInMethodServiceAsyncStub(SignInMethodServiceStub):
-    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
-    needs an access token, and all failures are one error.
+class SignInServiceAsyncStub(SignInServiceStub):
+    """Signs users in, for the console. No call needs an access token: each carries its own proof. All failures of a sign-in
+    are one error, SIGN_IN_FAILED; too many of them are TOO_MANY_SIGN_INS, with the time to wait.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    StartPasskeySignIn: _aio.UnaryUnaryMultiCallable[_users_pb2.StartPasskeySignInRequest, _users_pb2.StartPasskeySignInResponse]  # type: ignore[assignment]
+    """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site."""
+    SignIn: _aio.UnaryUnaryMultiCallable[_users_pb2.SignInRequest, _users_pb2.SignInResponse]  # type: ignore[assignment]
+    """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+    fails the same, for an unknown user, a wrong password and a wrong code.
+    """
+    GetInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.GetInvitationRequest, _users_pb2.GetInvitationResponse]  # type: ignore[assignment]
+    """Who invites to what. Consumes nothing."""
+    AcceptInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.AcceptInvitationRequest, _users_pb2.AcceptInvitationResponse]  # type: ignore[assignment]
+    """Consumes the invitation: with a session, for its user; without one, for a new user, who is then signed in."""
+    ResolveSession: _aio.UnaryUnaryMultiCallable[_users_pb2.ResolveSessionRequest, _users_pb2.ResolveSessionResponse]  # type: ignore[assignment]
+    """Who a session belongs to, with an access token for one of the user's accounts. SESSION_ENDED: sign in again."""
+    StepUp: _aio.UnaryUnaryMultiCallable[_users_pb2.StepUpRequest, _users_pb2.StepUpResponse]  # type: ignore[assignment]
+    """Proves again who the user is, and replaces the session's token: the one before no longer works."""
+    SignOut: _aio.UnaryUnaryMultiCallable[_users_pb2.SignOutRequest, _users_pb2.SignOutResponse]  # type: ignore[assignment]
+    """Ends the session. An unknown one is no error."""
     GetSignInMethods: _aio.UnaryUnaryMultiCallable[_credentials_pb2.GetSignInMethodsRequest, _credentials_pb2.GetSignInMethodsResponse]  # type: ignore[assignment]
-    """Which of these ways there are here. The same for all users."""
+    """Which ways there are here, beside passkeys. The same for all users."""
     SendSignInLink: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SendSignInLinkRequest, _credentials_pb2.SendSignInLinkResponse]  # type: ignore[assignment]
     """Sends a sign-in link by mail if a user has this address. The response is the same if none has."""
     StartOidcSignIn: _aio.UnaryUnaryMultiCallable[_credentials_pb2.StartOidcSignInRequest, _credentials_pb2.StartOidcSignInResponse]  # type: ignore[assignment]
@@ -60,10 +93,68 @@ class SignInMethodServiceAsyncStub(SignInMethodServiceStub):
     FinishOidcSignIn: _aio.UnaryUnaryMultiCallable[_credentials_pb2.FinishOidcSignInRequest, _credentials_pb2.FinishOidcSignInResponse]  # type: ignore[assignment]
     """Exchanges the code that the issuer sent the browser back with. A state works once."""
 
-class SignInMethodServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
-    needs an access token, and all failures are one error.
+class SignInServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Signs users in, for the console. No call needs an access token: each carries its own proof. All failures of a sign-in
+    are one error, SIGN_IN_FAILED; too many of them are TOO_MANY_SIGN_INS, with the time to wait.
     """
+
+    @_abc_1.abstractmethod
+    def StartPasskeySignIn(
+        self,
+        request: _users_pb2.StartPasskeySignInRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.StartPasskeySignInResponse, _abc.Awaitable[_users_pb2.StartPasskeySignInResponse]]:
+        """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site."""
+
+    @_abc_1.abstractmethod
+    def SignIn(
+        self,
+        request: _users_pb2.SignInRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.SignInResponse, _abc.Awaitable[_users_pb2.SignInResponse]]:
+        """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+        fails the same, for an unknown user, a wrong password and a wrong code.
+        """
+
+    @_abc_1.abstractmethod
+    def GetInvitation(
+        self,
+        request: _users_pb2.GetInvitationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.GetInvitationResponse, _abc.Awaitable[_users_pb2.GetInvitationResponse]]:
+        """Who invites to what. Consumes nothing."""
+
+    @_abc_1.abstractmethod
+    def AcceptInvitation(
+        self,
+        request: _users_pb2.AcceptInvitationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.AcceptInvitationResponse, _abc.Awaitable[_users_pb2.AcceptInvitationResponse]]:
+        """Consumes the invitation: with a session, for its user; without one, for a new user, who is then signed in."""
+
+    @_abc_1.abstractmethod
+    def ResolveSession(
+        self,
+        request: _users_pb2.ResolveSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.ResolveSessionResponse, _abc.Awaitable[_users_pb2.ResolveSessionResponse]]:
+        """Who a session belongs to, with an access token for one of the user's accounts. SESSION_ENDED: sign in again."""
+
+    @_abc_1.abstractmethod
+    def StepUp(
+        self,
+        request: _users_pb2.StepUpRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.StepUpResponse, _abc.Awaitable[_users_pb2.StepUpResponse]]:
+        """Proves again who the user is, and replaces the session's token: the one before no longer works."""
+
+    @_abc_1.abstractmethod
+    def SignOut(
+        self,
+        request: _users_pb2.SignOutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.SignOutResponse, _abc.Awaitable[_users_pb2.SignOutResponse]]:
+        """Ends the session. An unknown one is no error."""
 
     @_abc_1.abstractmethod
     def GetSignInMethods(
@@ -71,7 +162,7 @@ class SignInMethodServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _credentials_pb2.GetSignInMethodsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_credentials_pb2.GetSignInMethodsResponse, _abc.Awaitable[_credentials_pb2.GetSignInMethodsResponse]]:
-        """Which of these ways there are here. The same for all users."""
+        """Which ways there are here, beside passkeys. The same for all users."""
 
     @_abc_1.abstractmethod
     def SendSignInLink(
@@ -97,15 +188,29 @@ class SignInMethodServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_credentials_pb2.FinishOidcSignInResponse, _abc.Awaitable[_credentials_pb2.FinishOidcSignInResponse]]:
         """Exchanges the code that the issuer sent the browser back with. A state works once."""
 
-def add_SignInMethodServiceServicer_to_server(servicer: SignInMethodServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_SignInServiceServicer_to_server(servicer: SignInServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
-class CredentialServiceStub:
-    """How users sign in other than by passkey. Every call needs an access token; the user is the token's."""
+class UserServiceStub:
+    """What users do for themselves, and how they sign in. Every call needs an access token; the user is the token's."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> CredentialServiceAsyncStub: ...
+    def __new__(cls, channel: _aio.Channel) -> UserServiceAsyncStub: ...
+    UpdateUser: _grpc.UnaryUnaryMultiCallable[_users_pb2.UpdateUserRequest, _users_pb2.UpdateUserResponse]
+    StartPasskeyRegistration: _grpc.UnaryUnaryMultiCallable[_users_pb2.StartPasskeyRegistrationRequest, _users_pb2.StartPasskeyRegistrationResponse]
+    """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
+    FinishPasskeyRegistration: _grpc.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeyRegistrationRequest, _users_pb2.FinishPasskeyRegistrationResponse]
+    RenamePasskey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RenamePasskeyRequest, _users_pb2.RenamePasskeyResponse]
+    RemovePasskey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RemovePasskeyRequest, _users_pb2.RemovePasskeyResponse]
+    GenerateRecoveryCodes: _grpc.UnaryUnaryMultiCallable[_users_pb2.GenerateRecoveryCodesRequest, _users_pb2.GenerateRecoveryCodesResponse]
+    """Replaces all earlier codes."""
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListSessionsRequest, _users_pb2.ListSessionsResponse]
+    EndSessions: _grpc.UnaryUnaryMultiCallable[_users_pb2.EndSessionsRequest, _users_pb2.EndSessionsResponse]
+    KeepResult: _grpc.UnaryUnaryMultiCallable[_users_pb2.KeepResultRequest, _users_pb2.KeepResultResponse]
+    """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
+    TakeResult: _grpc.UnaryUnaryMultiCallable[_users_pb2.TakeResultRequest, _users_pb2.TakeResultResponse]
+    """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired."""
     GetCredentials: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.GetCredentialsRequest, _credentials_pb2.GetCredentialsResponse]
     SetPassword: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.SetPasswordRequest, _credentials_pb2.SetPasswordResponse]
     """A password signs no user in without an authenticator app."""
@@ -122,10 +227,24 @@ class CredentialServiceStub:
     """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none."""
 
 @_typing.type_check_only
-class CredentialServiceAsyncStub(CredentialServiceStub):
-    """How users sign in other than by passkey. Every call needs an access token; the user is the token's."""
+class UserServiceAsyncStub(UserServiceStub):
+    """What users do for themselves, and how they sign in. Every call needs an access token; the user is the token's."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    UpdateUser: _aio.UnaryUnaryMultiCallable[_users_pb2.UpdateUserRequest, _users_pb2.UpdateUserResponse]  # type: ignore[assignment]
+    StartPasskeyRegistration: _aio.UnaryUnaryMultiCallable[_users_pb2.StartPasskeyRegistrationRequest, _users_pb2.StartPasskeyRegistrationResponse]  # type: ignore[assignment]
+    """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
+    FinishPasskeyRegistration: _aio.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeyRegistrationRequest, _users_pb2.FinishPasskeyRegistrationResponse]  # type: ignore[assignment]
+    RenamePasskey: _aio.UnaryUnaryMultiCallable[_users_pb2.RenamePasskeyRequest, _users_pb2.RenamePasskeyResponse]  # type: ignore[assignment]
+    RemovePasskey: _aio.UnaryUnaryMultiCallable[_users_pb2.RemovePasskeyRequest, _users_pb2.RemovePasskeyResponse]  # type: ignore[assignment]
+    GenerateRecoveryCodes: _aio.UnaryUnaryMultiCallable[_users_pb2.GenerateRecoveryCodesRequest, _users_pb2.GenerateRecoveryCodesResponse]  # type: ignore[assignment]
+    """Replaces all earlier codes."""
+    ListSessions: _aio.UnaryUnaryMultiCallable[_users_pb2.ListSessionsRequest, _users_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    EndSessions: _aio.UnaryUnaryMultiCallable[_users_pb2.EndSessionsRequest, _users_pb2.EndSessionsResponse]  # type: ignore[assignment]
+    KeepResult: _aio.UnaryUnaryMultiCallable[_users_pb2.KeepResultRequest, _users_pb2.KeepResultResponse]  # type: ignore[assignment]
+    """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
+    TakeResult: _aio.UnaryUnaryMultiCallable[_users_pb2.TakeResultRequest, _users_pb2.TakeResultResponse]  # type: ignore[assignment]
+    """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired."""
     GetCredentials: _aio.UnaryUnaryMultiCallable[_credentials_pb2.GetCredentialsRequest, _credentials_pb2.GetCredentialsResponse]  # type: ignore[assignment]
     SetPassword: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SetPasswordRequest, _credentials_pb2.SetPasswordResponse]  # type: ignore[assignment]
     """A password signs no user in without an authenticator app."""
@@ -141,8 +260,82 @@ class CredentialServiceAsyncStub(CredentialServiceStub):
     SendStepUpCode: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SendStepUpCodeRequest, _credentials_pb2.SendStepUpCodeResponse]  # type: ignore[assignment]
     """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none."""
 
-class CredentialServiceServicer(metaclass=_abc_1.ABCMeta):
-    """How users sign in other than by passkey. Every call needs an access token; the user is the token's."""
+class UserServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What users do for themselves, and how they sign in. Every call needs an access token; the user is the token's."""
+
+    @_abc_1.abstractmethod
+    def UpdateUser(
+        self,
+        request: _users_pb2.UpdateUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.UpdateUserResponse, _abc.Awaitable[_users_pb2.UpdateUserResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def StartPasskeyRegistration(
+        self,
+        request: _users_pb2.StartPasskeyRegistrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.StartPasskeyRegistrationResponse, _abc.Awaitable[_users_pb2.StartPasskeyRegistrationResponse]]:
+        """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
+
+    @_abc_1.abstractmethod
+    def FinishPasskeyRegistration(
+        self,
+        request: _users_pb2.FinishPasskeyRegistrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.FinishPasskeyRegistrationResponse, _abc.Awaitable[_users_pb2.FinishPasskeyRegistrationResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RenamePasskey(
+        self,
+        request: _users_pb2.RenamePasskeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.RenamePasskeyResponse, _abc.Awaitable[_users_pb2.RenamePasskeyResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RemovePasskey(
+        self,
+        request: _users_pb2.RemovePasskeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.RemovePasskeyResponse, _abc.Awaitable[_users_pb2.RemovePasskeyResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GenerateRecoveryCodes(
+        self,
+        request: _users_pb2.GenerateRecoveryCodesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.GenerateRecoveryCodesResponse, _abc.Awaitable[_users_pb2.GenerateRecoveryCodesResponse]]:
+        """Replaces all earlier codes."""
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _users_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.ListSessionsResponse, _abc.Awaitable[_users_pb2.ListSessionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def EndSessions(
+        self,
+        request: _users_pb2.EndSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.EndSessionsResponse, _abc.Awaitable[_users_pb2.EndSessionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def KeepResult(
+        self,
+        request: _users_pb2.KeepResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.KeepResultResponse, _abc.Awaitable[_users_pb2.KeepResultResponse]]:
+        """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
+
+    @_abc_1.abstractmethod
+    def TakeResult(
+        self,
+        request: _users_pb2.TakeResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.TakeResultResponse, _abc.Awaitable[_users_pb2.TakeResultResponse]]:
+        """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired."""
 
     @_abc_1.abstractmethod
     def GetCredentials(
@@ -206,4 +399,4 @@ class CredentialServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_credentials_pb2.SendStepUpCodeResponse, _abc.Awaitable[_credentials_pb2.SendStepUpCodeResponse]]:
         """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none."""
 
-def add_CredentialServiceServicer_to_server(servicer: CredentialServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_UserServiceServicer_to_server(servicer: UserServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from legato_protos.type.v1 import sentence_pb2 as _sentence_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -190,17 +191,22 @@ class Notice(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     DELIVERIES_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     notice_id: _builtins.str
     kind: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
     """Empty: it is about the account as a whole."""
     summary: _builtins.str
-    """One sentence."""
+    """One sentence, in English."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___NoticeDelivery]: ...
+    @_builtins.property
+    def sentence(self) -> _sentence_pb2.Sentence:
+        """The summary for readers of another language."""
+
     def __init__(
         self,
         *,
@@ -211,10 +217,11 @@ class Notice(_message.Message):
         summary: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         deliveries: _abc.Iterable[Global___NoticeDelivery] | None = ...,
+        sentence: _sentence_pb2.Sentence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "sentence", b"sentence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "create_time", b"create_time", "deliveries", b"deliveries", "key_id", b"key_id", "kind", b"kind", "notice_id", b"notice_id", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "create_time", b"create_time", "deliveries", b"deliveries", "key_id", b"key_id", "kind", b"kind", "notice_id", b"notice_id", "sentence", b"sentence", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

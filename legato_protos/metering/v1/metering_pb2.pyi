@@ -13,6 +13,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from legato_protos.metering.v1 import spend_limits_pb2 as _spend_limits_pb2
 from legato_protos.type.v1 import exchange_pb2 as _exchange_pb2
 from legato_protos.type.v1 import model_call_pb2 as _model_call_pb2
+from legato_protos.type.v1 import sentence_pb2 as _sentence_pb2
 from legato_protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
@@ -565,20 +566,26 @@ class SpendLimitReached(_message.Message):
 
     MESSAGE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
         """Until the limit starts anew; missing if it never does."""
+
+    @_builtins.property
+    def sentence(self) -> _sentence_pb2.Sentence:
+        """The message for readers of another language."""
 
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
         retry_after: _duration_pb2.Duration | None = ...,
+        sentence: _sentence_pb2.Sentence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after", "sentence", b"sentence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "retry_after", b"retry_after"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "retry_after", b"retry_after", "sentence", b"sentence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

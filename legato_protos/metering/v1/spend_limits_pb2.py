@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%legato/metering/v1/spend_limits.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\x87\x01\n\x0bSpendLimits\x12\x16\n\tday_nanos\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0bmonth_nanos\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x0btotal_nanos\x18\x03 \x01(\x03H\x02\x88\x01\x01\x42\x0c\n\n_day_nanosB\x0e\n\x0c_month_nanosB\x0e\n\x0c_total_nanos\"\xa5\x02\n\x05Spend\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12/\n\x06limits\x18\x03 \x01(\x0b\x32\x1f.legato.metering.v1.SpendLimits\x12\x17\n\x0f\x64\x61y_spent_nanos\x18\x04 \x01(\x03\x12\x19\n\x11month_spent_nanos\x18\x05 \x01(\x03\x12\x19\n\x11total_spent_nanos\x18\x06 \x01(\x03\x12\x12\n\nheld_nanos\x18\x07 \x01(\x03\x12\x30\n\x0c\x64\x61y_end_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0emonth_end_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"=\n\x16ListSpendLimitsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0f\n\x07key_ids\x18\x02 \x03(\t\"D\n\x17ListSpendLimitsResponse\x12)\n\x06spends\x18\x01 \x03(\x0b\x32\x19.legato.metering.v1.Spend\"l\n\x15SetSpendLimitsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12/\n\x06limits\x18\x03 \x01(\x0b\x32\x1f.legato.metering.v1.SpendLimits\"B\n\x16SetSpendLimitsResponse\x12(\n\x05spend\x18\x01 \x01(\x0b\x32\x19.legato.metering.v1.Spend\"q\n\x1aSetFirstSpendLimitsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12/\n\x06limits\x18\x03 \x01(\x0b\x32\x1f.legato.metering.v1.SpendLimits\"G\n\x1bSetFirstSpendLimitsResponse\x12(\n\x05spend\x18\x01 \x01(\x0b\x32\x19.legato.metering.v1.Spend\"X\n\x19InheritSpendLimitsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x17\n\x0freplaced_key_id\x18\x03 \x01(\t\"F\n\x1aInheritSpendLimitsResponse\x12(\n\x05spend\x18\x01 \x01(\x0b\x32\x19.legato.metering.v1.Spend\"\x16\n\x14RecountSpendsRequest\"E\n\x15RecountSpendsResponse\x12\x10\n\x08\x61\x63\x63ounts\x18\x01 \x01(\x03\x12\x1a\n\x12\x63orrected_accounts\x18\x02 \x01(\x03\x32\x88\x05\n\x11SpendLimitService\x12z\n\x0fListSpendLimits\x12*.legato.metering.v1.ListSpendLimitsRequest\x1a+.legato.metering.v1.ListSpendLimitsResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12y\n\x0eSetSpendLimits\x12).legato.metering.v1.SetSpendLimitsRequest\x1a*.legato.metering.v1.SetSpendLimitsResponse\"\x10\x8a\xb5\x18\x0c\n\x02\x03\x04\x12\x06\x08\x03\x18\x01 \x01\x12\x86\x01\n\x13SetFirstSpendLimits\x12..legato.metering.v1.SetFirstSpendLimitsRequest\x1a/.legato.metering.v1.SetFirstSpendLimitsResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x02 \x01\x12\x83\x01\n\x12InheritSpendLimits\x12-.legato.metering.v1.InheritSpendLimitsRequest\x1a..legato.metering.v1.InheritSpendLimitsResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x02 \x01\x12m\n\rRecountSpends\x12(.legato.metering.v1.RecountSpendsRequest\x1a).legato.metering.v1.RecountSpendsResponse\"\x07\x8a\xb5\x18\x03\n\x01\x03\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%legato/metering/v1/spend_limits.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\x87\x01\n\x0bSpendLimits\x12\x16\n\tday_nanos\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0bmonth_nanos\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x0btotal_nanos\x18\x03 \x01(\x03H\x02\x88\x01\x01\x42\x0c\n\n_day_nanosB\x0e\n\x0c_month_nanosB\x0e\n\x0c_total_nanos\"\xa5\x02\n\x05Spend\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12/\n\x06limits\x18\x03 \x01(\x0b\x32\x1f.legato.metering.v1.SpendLimits\x12\x17\n\x0f\x64\x61y_spent_nanos\x18\x04 \x01(\x03\x12\x19\n\x11month_spent_nanos\x18\x05 \x01(\x03\x12\x19\n\x11total_spent_nanos\x18\x06 \x01(\x03\x12\x12\n\nheld_nanos\x18\x07 \x01(\x03\x12\x30\n\x0c\x64\x61y_end_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0emonth_end_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"=\n\x16ListSpendLimitsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0f\n\x07key_ids\x18\x02 \x03(\t\"D\n\x17ListSpendLimitsResponse\x12)\n\x06spends\x18\x01 \x03(\x0b\x32\x19.legato.metering.v1.Spend\"l\n\x15SetSpendLimitsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12/\n\x06limits\x18\x03 \x01(\x0b\x32\x1f.legato.metering.v1.SpendLimits\"B\n\x16SetSpendLimitsResponse\x12(\n\x05spend\x18\x01 \x01(\x0b\x32\x19.legato.metering.v1.Spend\"\xb2\x01\n\x0fLimitKeyRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12/\n\x06limits\x18\x03 \x01(\x0b\x32\x1f.legato.metering.v1.SpendLimits\x12\x17\n\x0freplaced_key_id\x18\x04 \x01(\t\x12\x31\n\nchanged_by\x18\x05 \x01(\x0b\x32\x1d.legato.metering.v1.ChangedBy\"0\n\tChangedBy\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"<\n\x10LimitKeyResponse\x12(\n\x05spend\x18\x01 \x01(\x0b\x32\x19.legato.metering.v1.Spend\"\x16\n\x14RecountSpendsRequest\"E\n\x15RecountSpendsResponse\x12\x10\n\x08\x61\x63\x63ounts\x18\x01 \x01(\x03\x12\x1a\n\x12\x63orrected_accounts\x18\x02 \x01(\x03\x32\xd9\x03\n\x11SpendLimitService\x12z\n\x0fListSpendLimits\x12*.legato.metering.v1.ListSpendLimitsRequest\x1a+.legato.metering.v1.ListSpendLimitsResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12y\n\x0eSetSpendLimits\x12).legato.metering.v1.SetSpendLimitsRequest\x1a*.legato.metering.v1.SetSpendLimitsResponse\"\x10\x8a\xb5\x18\x0c\n\x02\x03\x04\x12\x06\x08\x03\x18\x01 \x01\x12^\n\x08LimitKey\x12#.legato.metering.v1.LimitKeyRequest\x1a$.legato.metering.v1.LimitKeyResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x12m\n\rRecountSpends\x12(.legato.metering.v1.RecountSpendsRequest\x1a).legato.metering.v1.RecountSpendsResponse\"\x07\x8a\xb5\x18\x03\n\x01\x03\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,10 +38,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SPENDLIMITSERVICE'].methods_by_name['ListSpendLimits']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\001\030\001'
   _globals['_SPENDLIMITSERVICE'].methods_by_name['SetSpendLimits']._loaded_options = None
   _globals['_SPENDLIMITSERVICE'].methods_by_name['SetSpendLimits']._serialized_options = b'\212\265\030\014\n\002\003\004\022\006\010\003\030\001 \001'
-  _globals['_SPENDLIMITSERVICE'].methods_by_name['SetFirstSpendLimits']._loaded_options = None
-  _globals['_SPENDLIMITSERVICE'].methods_by_name['SetFirstSpendLimits']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\002 \001'
-  _globals['_SPENDLIMITSERVICE'].methods_by_name['InheritSpendLimits']._loaded_options = None
-  _globals['_SPENDLIMITSERVICE'].methods_by_name['InheritSpendLimits']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\002 \001'
+  _globals['_SPENDLIMITSERVICE'].methods_by_name['LimitKey']._loaded_options = None
+  _globals['_SPENDLIMITSERVICE'].methods_by_name['LimitKey']._serialized_options = b'\212\265\030\003\n\001\007'
   _globals['_SPENDLIMITSERVICE'].methods_by_name['RecountSpends']._loaded_options = None
   _globals['_SPENDLIMITSERVICE'].methods_by_name['RecountSpends']._serialized_options = b'\212\265\030\003\n\001\003'
   _globals['_SPENDLIMITS']._serialized_start=131
@@ -56,18 +54,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETSPENDLIMITSREQUEST']._serialized_end=805
   _globals['_SETSPENDLIMITSRESPONSE']._serialized_start=807
   _globals['_SETSPENDLIMITSRESPONSE']._serialized_end=873
-  _globals['_SETFIRSTSPENDLIMITSREQUEST']._serialized_start=875
-  _globals['_SETFIRSTSPENDLIMITSREQUEST']._serialized_end=988
-  _globals['_SETFIRSTSPENDLIMITSRESPONSE']._serialized_start=990
-  _globals['_SETFIRSTSPENDLIMITSRESPONSE']._serialized_end=1061
-  _globals['_INHERITSPENDLIMITSREQUEST']._serialized_start=1063
-  _globals['_INHERITSPENDLIMITSREQUEST']._serialized_end=1151
-  _globals['_INHERITSPENDLIMITSRESPONSE']._serialized_start=1153
-  _globals['_INHERITSPENDLIMITSRESPONSE']._serialized_end=1223
-  _globals['_RECOUNTSPENDSREQUEST']._serialized_start=1225
-  _globals['_RECOUNTSPENDSREQUEST']._serialized_end=1247
-  _globals['_RECOUNTSPENDSRESPONSE']._serialized_start=1249
-  _globals['_RECOUNTSPENDSRESPONSE']._serialized_end=1318
-  _globals['_SPENDLIMITSERVICE']._serialized_start=1321
-  _globals['_SPENDLIMITSERVICE']._serialized_end=1969
+  _globals['_LIMITKEYREQUEST']._serialized_start=876
+  _globals['_LIMITKEYREQUEST']._serialized_end=1054
+  _globals['_CHANGEDBY']._serialized_start=1056
+  _globals['_CHANGEDBY']._serialized_end=1104
+  _globals['_LIMITKEYRESPONSE']._serialized_start=1106
+  _globals['_LIMITKEYRESPONSE']._serialized_end=1166
+  _globals['_RECOUNTSPENDSREQUEST']._serialized_start=1168
+  _globals['_RECOUNTSPENDSREQUEST']._serialized_end=1190
+  _globals['_RECOUNTSPENDSRESPONSE']._serialized_start=1192
+  _globals['_RECOUNTSPENDSRESPONSE']._serialized_end=1261
+  _globals['_SPENDLIMITSERVICE']._serialized_start=1264
+  _globals['_SPENDLIMITSERVICE']._serialized_end=1737
 # @@protoc_insertion_point(module_scope)

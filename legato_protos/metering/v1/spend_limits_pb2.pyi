@@ -163,7 +163,7 @@ class SetSpendLimitsRequest(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
-    """Empty: the account as a whole."""
+    """Empty: the account as a whole. Consoles and the command line limit keys by auth (KeyAdminService.SetKeySpendLimits)."""
     @_builtins.property
     def limits(self) -> Global___SpendLimits: ...
     def __init__(
@@ -202,88 +202,74 @@ class SetSpendLimitsResponse(_message.Message):
 Global___SetSpendLimitsResponse: _TypeAlias = SetSpendLimitsResponse  # noqa: Y015
 
 @_typing.final
-class SetFirstSpendLimitsRequest(_message.Message):
+class LimitKeyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
+    REPLACED_KEY_ID_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
+    replaced_key_id: _builtins.str
+    """Of a new key, in place of `limits`: it shares the limits and counters of the key that it replaces."""
     @_builtins.property
-    def limits(self) -> Global___SpendLimits: ...
+    def limits(self) -> Global___SpendLimits:
+        """All three are replaced."""
+
+    @_builtins.property
+    def changed_by(self) -> Global___ChangedBy:
+        """Who changes the limits. Absent: the key is new, and the audit log has its limits with its creation."""
+
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         key_id: _builtins.str = ...,
         limits: Global___SpendLimits | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "limits", b"limits"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SetFirstSpendLimitsRequest: _TypeAlias = SetFirstSpendLimitsRequest  # noqa: Y015
-
-@_typing.final
-class SetFirstSpendLimitsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SPEND_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def spend(self) -> Global___Spend:
-        """The key's limits from now on."""
-
-    def __init__(
-        self,
-        *,
-        spend: Global___Spend | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SetFirstSpendLimitsResponse: _TypeAlias = SetFirstSpendLimitsResponse  # noqa: Y015
-
-@_typing.final
-class InheritSpendLimitsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    REPLACED_KEY_ID_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    """The new key."""
-    replaced_key_id: _builtins.str
-    """The key whose limits it gets."""
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
         replaced_key_id: _builtins.str = ...,
+        changed_by: Global___ChangedBy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed_by", b"changed_by", "limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "changed_by", b"changed_by", "key_id", b"key_id", "limits", b"limits", "replaced_key_id", b"replaced_key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitKeyRequest: _TypeAlias = LimitKeyRequest  # noqa: Y015
+
+@_typing.final
+class ChangedBy(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Empty: the command line."""
+    session_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "replaced_key_id", b"replaced_key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___InheritSpendLimitsRequest: _TypeAlias = InheritSpendLimitsRequest  # noqa: Y015
+Global___ChangedBy: _TypeAlias = ChangedBy  # noqa: Y015
 
 @_typing.final
-class InheritSpendLimitsResponse(_message.Message):
+class LimitKeyResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SPEND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def spend(self) -> Global___Spend:
-        """The new key's. Absent: the replaced key has no limits."""
+        """The limits that hold now. Absent: the replaced key has none."""
 
     def __init__(
         self,
@@ -296,7 +282,7 @@ class InheritSpendLimitsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___InheritSpendLimitsResponse: _TypeAlias = InheritSpendLimitsResponse  # noqa: Y015
+Global___LimitKeyResponse: _TypeAlias = LimitKeyResponse  # noqa: Y015
 
 @_typing.final
 class RecountSpendsRequest(_message.Message):

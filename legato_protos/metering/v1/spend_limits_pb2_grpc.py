@@ -46,15 +46,10 @@ class SpendLimitServiceStub:
                 request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.SerializeToString,
                 response_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.FromString,
                 _registered_method=True)
-        self.SetFirstSpendLimits = channel.unary_unary(
-                '/legato.metering.v1.SpendLimitService/SetFirstSpendLimits',
-                request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsRequest.SerializeToString,
-                response_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsResponse.FromString,
-                _registered_method=True)
-        self.InheritSpendLimits = channel.unary_unary(
-                '/legato.metering.v1.SpendLimitService/InheritSpendLimits',
-                request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
-                response_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.FromString,
+        self.LimitKey = channel.unary_unary(
+                '/legato.metering.v1.SpendLimitService/LimitKey',
+                request_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.LimitKeyRequest.SerializeToString,
+                response_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.LimitKeyResponse.FromString,
                 _registered_method=True)
         self.RecountSpends = channel.unary_unary(
                 '/legato.metering.v1.SpendLimitService/RecountSpends',
@@ -81,15 +76,8 @@ class SpendLimitServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SetFirstSpendLimits(self, request, context):
-        """Gives a new key its limits. A key that has, or had, limits keeps its own: members, who may create keys, change none with it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def InheritSpendLimits(self, request, context):
-        """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing.
+    def LimitKey(self, request, context):
+        """Limits a key, for auth, which knows whose a key is. A new key is limited before it is created, so that nobody has it without.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -115,15 +103,10 @@ def add_SpendLimitServiceServicer_to_server(servicer, server):
                     request_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.FromString,
                     response_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.SerializeToString,
             ),
-            'SetFirstSpendLimits': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetFirstSpendLimits,
-                    request_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsRequest.FromString,
-                    response_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsResponse.SerializeToString,
-            ),
-            'InheritSpendLimits': grpc.unary_unary_rpc_method_handler(
-                    servicer.InheritSpendLimits,
-                    request_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.FromString,
-                    response_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.SerializeToString,
+            'LimitKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.LimitKey,
+                    request_deserializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.LimitKeyRequest.FromString,
+                    response_serializer=legato_dot_metering_dot_v1_dot_spend__limits__pb2.LimitKeyResponse.SerializeToString,
             ),
             'RecountSpends': grpc.unary_unary_rpc_method_handler(
                     servicer.RecountSpends,
@@ -198,7 +181,7 @@ class SpendLimitService:
             _registered_method=True)
 
     @staticmethod
-    def SetFirstSpendLimits(request,
+    def LimitKey(request,
             target,
             options=(),
             channel_credentials=None,
@@ -211,36 +194,9 @@ class SpendLimitService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.metering.v1.SpendLimitService/SetFirstSpendLimits',
-            legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsRequest.SerializeToString,
-            legato_dot_metering_dot_v1_dot_spend__limits__pb2.SetFirstSpendLimitsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def InheritSpendLimits(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.metering.v1.SpendLimitService/InheritSpendLimits',
-            legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
-            legato_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.FromString,
+            '/legato.metering.v1.SpendLimitService/LimitKey',
+            legato_dot_metering_dot_v1_dot_spend__limits__pb2.LimitKeyRequest.SerializeToString,
+            legato_dot_metering_dot_v1_dot_spend__limits__pb2.LimitKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,10 +38,8 @@ class SpendLimitServiceStub:
     ListSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.ListSpendLimitsRequest, _spend_limits_pb2.ListSpendLimitsResponse]
     SetSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.SetSpendLimitsRequest, _spend_limits_pb2.SetSpendLimitsResponse]
     """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
-    SetFirstSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.SetFirstSpendLimitsRequest, _spend_limits_pb2.SetFirstSpendLimitsResponse]
-    """Gives a new key its limits. A key that has, or had, limits keeps its own: members, who may create keys, change none with it."""
-    InheritSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.InheritSpendLimitsRequest, _spend_limits_pb2.InheritSpendLimitsResponse]
-    """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
+    LimitKey: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.LimitKeyRequest, _spend_limits_pb2.LimitKeyResponse]
+    """Limits a key, for auth, which knows whose a key is. A new key is limited before it is created, so that nobody has it without."""
     RecountSpends: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.RecountSpendsRequest, _spend_limits_pb2.RecountSpendsResponse]
     """Corrects what all accounts and keys with limits have spent and hold, from usage and holds. Metering does so when it starts, too."""
 
@@ -55,10 +53,8 @@ class SpendLimitServiceAsyncStub(SpendLimitServiceStub):
     ListSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.ListSpendLimitsRequest, _spend_limits_pb2.ListSpendLimitsResponse]  # type: ignore[assignment]
     SetSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.SetSpendLimitsRequest, _spend_limits_pb2.SetSpendLimitsResponse]  # type: ignore[assignment]
     """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
-    SetFirstSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.SetFirstSpendLimitsRequest, _spend_limits_pb2.SetFirstSpendLimitsResponse]  # type: ignore[assignment]
-    """Gives a new key its limits. A key that has, or had, limits keeps its own: members, who may create keys, change none with it."""
-    InheritSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.InheritSpendLimitsRequest, _spend_limits_pb2.InheritSpendLimitsResponse]  # type: ignore[assignment]
-    """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
+    LimitKey: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.LimitKeyRequest, _spend_limits_pb2.LimitKeyResponse]  # type: ignore[assignment]
+    """Limits a key, for auth, which knows whose a key is. A new key is limited before it is created, so that nobody has it without."""
     RecountSpends: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.RecountSpendsRequest, _spend_limits_pb2.RecountSpendsResponse]  # type: ignore[assignment]
     """Corrects what all accounts and keys with limits have spent and hold, from usage and holds. Metering does so when it starts, too."""
 
@@ -83,20 +79,12 @@ class SpendLimitServiceServicer(metaclass=_abc_1.ABCMeta):
         """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
 
     @_abc_1.abstractmethod
-    def SetFirstSpendLimits(
+    def LimitKey(
         self,
-        request: _spend_limits_pb2.SetFirstSpendLimitsRequest,
+        request: _spend_limits_pb2.LimitKeyRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_spend_limits_pb2.SetFirstSpendLimitsResponse, _abc.Awaitable[_spend_limits_pb2.SetFirstSpendLimitsResponse]]:
-        """Gives a new key its limits. A key that has, or had, limits keeps its own: members, who may create keys, change none with it."""
-
-    @_abc_1.abstractmethod
-    def InheritSpendLimits(
-        self,
-        request: _spend_limits_pb2.InheritSpendLimitsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_spend_limits_pb2.InheritSpendLimitsResponse, _abc.Awaitable[_spend_limits_pb2.InheritSpendLimitsResponse]]:
-        """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
+    ) -> _typing.Union[_spend_limits_pb2.LimitKeyResponse, _abc.Awaitable[_spend_limits_pb2.LimitKeyResponse]]:
+        """Limits a key, for auth, which knows whose a key is. A new key is limited before it is created, so that nobody has it without."""
 
     @_abc_1.abstractmethod
     def RecountSpends(

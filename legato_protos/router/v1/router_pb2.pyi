@@ -770,6 +770,7 @@ class Target(_message.Message):
     OTHER_REGION_FIELD_NUMBER: _builtins.int
     CUTS_PROMPTS_FROM_TOKENS_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
+    LEARNED_FIELD_NUMBER: _builtins.int
     RECENT_CALLS_FIELD_NUMBER: _builtins.int
     RECENT_FAILURES_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
@@ -801,8 +802,8 @@ class Target(_message.Message):
     share: _builtins.int
     """Of the model's `concurrency`, which is one limit for all routers: the chats that this one may run at present. Absent: it has none."""
     recent_calls: _builtins.int
-    """Calls that ended in the last five minutes, and those of them that failed; not those that were given up before the model
-    did anything. Absent: a router of an earlier release does not count them.
+    """Calls that ended in the last five minutes, and those of them that failed, but not those that say nothing of the model, as
+    where nobody waited for it. Absent: a router of an earlier release does not count them.
     """
     recent_failures: _builtins.int
     @_builtins.property
@@ -812,6 +813,10 @@ class Target(_message.Message):
     @_builtins.property
     def canary(self) -> Global___Canary:
         """Set if the model is tried before the tiers, for some accounts; it has no tier here."""
+
+    @_builtins.property
+    def learned(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What refusals have told of the parameters that it takes, beyond what is known of it, such as "efforts low/high"."""
 
     def __init__(
         self,
@@ -833,12 +838,13 @@ class Target(_message.Message):
         other_region: _builtins.str = ...,
         cuts_prompts_from_tokens: _builtins.int | None = ...,
         share: _builtins.int | None = ...,
+        learned: _abc.Iterable[_builtins.str] | None = ...,
         recent_calls: _builtins.int | None = ...,
         recent_failures: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "learned", b"learned", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015

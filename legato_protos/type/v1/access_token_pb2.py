@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!legato/type/v1/access_token.proto\x12\x0elegato.type.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n\x0b\x41\x63\x63\x65ssToken\x12\x0e\n\x06\x63laims\x18\x01 \x01(\x0c\x12\x16\n\tsignature\x18\x02 \x01(\x0c\x42\x03\x80\x01\x01\"\x98\x02\n\x0c\x41\x63\x63\x65ssClaims\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12)\n\x04role\x18\x04 \x01(\x0e\x32\x1b.legato.type.v1.AccountRole\x12\x13\n\x0bis_operator\x18\x05 \x01(\x08\x12\x35\n\x11\x61uthenticate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06key_id\x18\x08 \x01(\t\x12\x17\n\x0freplaced_key_id\x18\t \x01(\t*u\n\x0b\x41\x63\x63ountRole\x12\x1c\n\x18\x41\x43\x43OUNT_ROLE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41\x43\x43OUNT_ROLE_VIEWER\x10\x01\x12\x17\n\x13\x41\x43\x43OUNT_ROLE_MEMBER\x10\x02\x12\x16\n\x12\x41\x43\x43OUNT_ROLE_OWNER\x10\x03\x42\x17Z\x15legato/type/v1;typev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!legato/type/v1/access_token.proto\x12\x0elegato.type.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n\x0b\x41\x63\x63\x65ssToken\x12\x0e\n\x06\x63laims\x18\x01 \x01(\x0c\x12\x16\n\tsignature\x18\x02 \x01(\x0c\x42\x03\x80\x01\x01\"\x94\x02\n\x0c\x41\x63\x63\x65ssClaims\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12)\n\x04role\x18\x04 \x01(\x0e\x32\x1b.legato.type.v1.AccountRole\x12\x13\n\x0bis_operator\x18\x05 \x01(\x08\x12\x35\n\x11\x61uthenticate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampJ\x04\x08\x08\x10\tJ\x04\x08\t\x10\nR\x06key_idR\x0freplaced_key_id*u\n\x0b\x41\x63\x63ountRole\x12\x1c\n\x18\x41\x43\x43OUNT_ROLE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41\x43\x43OUNT_ROLE_VIEWER\x10\x01\x12\x17\n\x13\x41\x43\x43OUNT_ROLE_MEMBER\x10\x02\x12\x16\n\x12\x41\x43\x43OUNT_ROLE_OWNER\x10\x03\x42\x17Z\x15legato/type/v1;typev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/type/v1;typev1'
   _globals['_ACCESSTOKEN'].fields_by_name['signature']._loaded_options = None
   _globals['_ACCESSTOKEN'].fields_by_name['signature']._serialized_options = b'\200\001\001'
-  _globals['_ACCOUNTROLE']._serialized_start=424
-  _globals['_ACCOUNTROLE']._serialized_end=541
+  _globals['_ACCOUNTROLE']._serialized_start=420
+  _globals['_ACCOUNTROLE']._serialized_end=537
   _globals['_ACCESSTOKEN']._serialized_start=86
   _globals['_ACCESSTOKEN']._serialized_end=139
   _globals['_ACCESSCLAIMS']._serialized_start=142
-  _globals['_ACCESSCLAIMS']._serialized_end=422
+  _globals['_ACCESSCLAIMS']._serialized_end=418
 # @@protoc_insertion_point(module_scope)

@@ -82,8 +82,6 @@ class AccessClaims(_message.Message):
     IS_OPERATOR_FIELD_NUMBER: _builtins.int
     AUTHENTICATE_TIME_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    REPLACED_KEY_ID_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     session_id: _builtins.str
     account_id: _builtins.str
@@ -91,10 +89,6 @@ class AccessClaims(_message.Message):
     role: Global___AccountRole.ValueType
     is_operator: _builtins.bool
     """Only in tokens that the operators' console asked for."""
-    key_id: _builtins.str
-    """A key of the account that the user may change. Empty: the token says nothing of keys. Services that do not know whose a key is take it from here."""
-    replaced_key_id: _builtins.str
-    """The key that it replaces. Empty: none."""
     @_builtins.property
     def authenticate_time(self) -> _timestamp_pb2.Timestamp:
         """When the user last proved who they are, by a passkey or a code. What grants access needs it to be recent."""
@@ -111,12 +105,10 @@ class AccessClaims(_message.Message):
         is_operator: _builtins.bool = ...,
         authenticate_time: _timestamp_pb2.Timestamp | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
-        key_id: _builtins.str = ...,
-        replaced_key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["authenticate_time", b"authenticate_time", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "authenticate_time", b"authenticate_time", "expire_time", b"expire_time", "is_operator", b"is_operator", "key_id", b"key_id", "replaced_key_id", b"replaced_key_id", "role", b"role", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "authenticate_time", b"authenticate_time", "expire_time", b"expire_time", "is_operator", b"is_operator", "role", b"role", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

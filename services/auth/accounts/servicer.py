@@ -1,5 +1,5 @@
-"""Implements the RPCs of AccountAdminService: creates, changes, suspends and resumes accounts, for operators, and for
-owners what is theirs to set.
+"""Implements the RPCs of accounts: creates, changes, suspends and resumes them, for operators, and for owners what is
+theirs to set.
 
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from legato_protos.auth.v1 import auth_pb2 as pb
-from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.accounts.rules import account_changes
 from services.auth.accounts.store import change_account, list_accounts
 from services.auth.core import checks, paging
@@ -24,10 +23,11 @@ from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.rules.model_classes import DEFAULT_CLASS
 
 
-class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
+class AccountMethods(Domain):
     async def CreateAccount(self, request: pb.CreateAccountRequest, context: Context) -> pb.CreateAccountResponse:
         by = current_access.get()
         account = Account(mint_id("acct"), checks.name(request.name), self.now_us(), DEFAULT_CLASS)
@@ -96,7 +96,7 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
 
         def resume(account: Account) -> Account:
             if account.closed_at_us is not None:
-                raise LegatoError(Reason.REQUEST_INVALID, "This account was closed for good.")
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_closed"))
             return replace(account, suspended_at_us=None)
 
         return pb.ResumeAccountResponse(account=await self._change("account.resumed", request.account_id, resume))

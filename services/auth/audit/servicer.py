@@ -20,6 +20,7 @@ from services.chassis.changes import from_changes, to_changes
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 # Noted before they are done: a booking that fails was requested all the same.
 _ACTION_NAMES: Final[dict[int, str]] = {
@@ -67,7 +68,7 @@ class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
         by, action = current_access.get(), _ACTION_NAMES.get(request.action)
         account_id, object_id = request.account_id, request.object_id
         if action is None:
-            raise checks.refusal("action", "The action is not known.")
+            raise checks.refusal("action", Sentence("action_unknown"))
         if object_id:
             checks.id_of("booking", object_id.replace("-", "_"))
         # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.

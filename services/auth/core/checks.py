@@ -8,6 +8,7 @@ from typing import Final
 from services.auth.core.records.accounts import ClassAllowance
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.model_classes import CLASSES
 
@@ -35,18 +36,19 @@ def is_id(given: str) -> bool:
 
 
 def not_found(what: str) -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, f"There is no such {what}.")
+    return LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what=what))
 
 
 def name(given: str) -> str:
-    return _line("name", given, NAME_LENGTH_MOST, "A name must not contain control characters.")
+    length = Sentence("name_length", most=NAME_LENGTH_MOST)
+    return _line("name", given, NAME_LENGTH_MOST, length, Sentence("name_unprintable"))
 
 
 def query(given: str) -> str:
     """Validates what is searched for; empty finds everything."""
     trimmed = given.strip()
     if len(trimmed) > NAME_LENGTH_MOST or "\0" in trimmed:
-        raise refusal("query", f"A search has at most {NAME_LENGTH_MOST} characters.")
+        raise refusal("query", Sentence("search_too_long", most=NAME_LENGTH_MOST))
     return trimmed
 
 
@@ -56,13 +58,14 @@ def key_name(given: str) -> str:
 
 
 def maintenance_message(given: str) -> str:
-    return _line("message", given, MESSAGE_LENGTH_MOST, "A message must be one line, without control characters.")
+    length = Sentence("message_length", most=MESSAGE_LENGTH_MOST)
+    return _line("message", given, MESSAGE_LENGTH_MOST, length, Sentence("message_unprintable"))
 
 
-def _line(param: str, given: str, length_most: int, advice: str) -> str:
+def _line(param: str, given: str, length_most: int, length: Sentence, advice: Sentence) -> str:
     trimmed = given.strip()
     if not 1 <= len(trimmed) <= length_most:
-        raise refusal(param, f"A {param} must have 1 to {length_most} characters.")
+        raise refusal(param, length)
     if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
         raise refusal(param, advice)
     return trimmed
@@ -70,13 +73,13 @@ def _line(param: str, given: str, length_most: int, advice: str) -> str:
 
 def retry_after_s(given: int) -> int:
     if not 0 <= given <= RETRY_AFTER_MOST_S:
-        raise refusal("retry_after_s", f"The retry delay must be from 1 to {RETRY_AFTER_MOST_S:,} seconds.")
+        raise refusal("retry_after_s", Sentence("retry_delay_range", most=RETRY_AFTER_MOST_S))
     return given or RETRY_AFTER_DEFAULT_S
 
 
 def preferred_class(given: str) -> str:
     if given not in CLASSES:
-        raise refusal("preferred_class", f"The preferred class must be one of: {', '.join(CLASSES)}.")
+        raise refusal("preferred_class", Sentence("preferred_class_unknown", classes=", ".join(CLASSES)))
     return given
 
 
@@ -84,7 +87,7 @@ def allowed_classes(given: Iterable[str]) -> ClassAllowance:
     """Validates the classes that an account or a key may use."""
     chosen = set(given)
     if not chosen or not chosen <= set(CLASSES):
-        raise refusal("allowed_classes", f"Allow at least one class, of: {', '.join(CLASSES)}.")
+        raise refusal("allowed_classes", Sentence("classes_empty", classes=", ".join(CLASSES)))
     return ClassAllowance(tuple(class_id for class_id in CLASSES if class_id in chosen))
 
 
@@ -92,7 +95,7 @@ def limits(given: Mapping[str, int]) -> dict[str, int | None]:
     """Validates limits; 0 removes one: a key then inherits from its account, an account from the service."""
     for param, limit in given.items():
         if not 0 <= limit <= LARGEST_LIMITS[param]:
-            raise refusal(param, f"This limit must be from 0 to {LARGEST_LIMITS[param]:,}.")
+            raise refusal(param, Sentence("limit_range", most=LARGEST_LIMITS[param]))
     return {param: limit or None for param, limit in given.items()}
 
 
@@ -100,15 +103,15 @@ def email(given: str) -> str:
     trimmed = given.strip()
     is_plausible = len(trimmed) <= EMAIL_LENGTH_MOST and trimmed.isprintable() and trimmed.count("@") == 1
     if trimmed and not (is_plausible and " " not in trimmed and all(trimmed.split("@"))):
-        raise refusal("email", "This is not an email address.")
+        raise refusal("email", Sentence("email_invalid"))
     return trimmed.lower()
 
 
 def role(given: int) -> AccountRole:
     if given not in (AccountRole.VIEWER, AccountRole.MEMBER, AccountRole.OWNER):
-        raise refusal("role", "A role must be owner, member or viewer.")
+        raise refusal("role", Sentence("role_unknown"))
     return AccountRole(given)
 
 
-def refusal(param: str, message: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def refusal(param: str, sentence: Sentence) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

@@ -10,6 +10,7 @@ from services.auth.core import checks
 from services.auth.core.records.accounts import ALL_CLASSES, Account, ClassAllowance, KeyLimits
 from services.chassis.access_tokens import Access, access_invalid, current_access
 from services.chassis.rpc.messages import to_message
+from services.chassis.sentence import Sentence
 
 LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
 SWITCHES: Final = ("search", "memory", "attachments")
@@ -30,7 +31,7 @@ def given_classes(request: Any) -> ClassAllowance | None:
     if not request.HasField("allowed_classes"):
         return ALL_CLASSES if allows_all else None
     if allows_all:
-        raise checks.refusal("allowed_classes", "Allow all classes or some, not both.")
+        raise checks.refusal("allowed_classes", Sentence("classes_all_or_some"))
     return checks.allowed_classes(request.allowed_classes.class_ids)
 
 

@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 
 from services.auth.core.checks import is_id, refusal
 from services.chassis.errors import LegatoError
+from services.chassis.sentence import Sentence
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000
@@ -32,7 +33,7 @@ class Page(Generic[ItemT]):
 
 def page_size(given: int) -> int:
     if given < 0:
-        raise refusal("page_size", "The page size must not be negative.")
+        raise refusal("page_size", Sentence("page_size_negative"))
     return min(given, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT
 
 
@@ -61,4 +62,4 @@ def to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Positi
 
 
 def _bad_page_token() -> LegatoError:
-    return refusal("page_token", "The page token must be the one that the previous page returned.")
+    return refusal("page_token", Sentence("page_token_invalid"))

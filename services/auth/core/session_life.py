@@ -5,6 +5,7 @@ from typing import Final
 from services.auth.core.records.users import User, UserSession
 from services.auth.core.times import DAY_US, HOUR_US
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 IDLE_US: Final = 12 * HOUR_US
 LIFE_US: Final = 14 * DAY_US
@@ -13,7 +14,7 @@ OPERATOR_LIFE_US: Final = 12 * HOUR_US
 
 
 def session_ended() -> LegatoError:
-    return LegatoError(Reason.SESSION_ENDED, "This session has ended. Please sign in again.")
+    return LegatoError(Reason.SESSION_ENDED, Sentence("session_ended"))
 
 
 def expires_at_us(session: UserSession, user: User) -> int:

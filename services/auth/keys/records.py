@@ -13,6 +13,18 @@ class Scope(StrEnum):
     USAGE = "usage"
 
 
+@dataclass(frozen=True, slots=True)
+class KeySpendLimits:
+    """Limits of what a key spends in a day, in a month and in all; None is unlimited."""
+
+    day_nanos: int | None = None
+    month_nanos: int | None = None
+    total_nanos: int | None = None
+
+
+NO_SPEND_LIMITS = KeySpendLimits()
+
+
 class KeyState(Enum):
     ACTIVE = "active"
     REVOKED = "revoked"

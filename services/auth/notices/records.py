@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -45,12 +45,21 @@ class OwnerNotice:
     created_at_us: int
 
     @property
+    def content(self) -> "NoticeContent":
+        return msgspec.json.decode(self.body, type=NoticeContent) if self.body else NoticeContent()
+
+    @property
     def summary(self) -> str:
-        return msgspec.json.decode(self.body, type=_Summary).summary if self.body else ""
+        return self.content.summary
 
 
-class _Summary(msgspec.Struct, frozen=True):
-    summary: str
+class NoticeContent(msgspec.Struct, frozen=True):
+    """The body of a notice, as far as it is read again."""
+
+    summary: str = ""
+    key_id: str | None = None
+    key_name: str | None = None
+    data: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)

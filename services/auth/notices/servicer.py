@@ -16,7 +16,7 @@ from services.auth.core.store.users import names_of
 from services.auth.notices.records import KINDS, Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
 from services.auth.notices.rules.recording import NoticeRecorder
 from services.auth.notices.rules.webhook_client import WebhookClient, checked_url
-from services.auth.notices.rules.words import make_notice
+from services.auth.notices.rules.words import make_notice, sentence_of
 from services.auth.notices.store import notices as stored
 from services.auth.sign_in.store import rate_limits
 from services.chassis.access_tokens import Access, current_access
@@ -25,6 +25,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
+from services.chassis.sentence_messages import to_sentence_message
 
 WEBHOOKS_MOST: Final = 5
 PAGE_SIZE_DEFAULT: Final = 50
@@ -58,7 +60,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
     ) -> pb.SetMutedKindsResponse:
         by, account_id = current_access.get(), _account(request.account_id)
         if unknown := set(request.muted_kinds) - set(KINDS):
-            raise checks.refusal("muted_kinds", f"There is no such kind of notice: {min(unknown)[:50]!r}.")
+            raise checks.refusal("muted_kinds", Sentence("notice_kind_unknown", kind=repr(min(unknown)[:50])))
         lock_account(connection, account_id)
         before, after = stored.muted_kinds(connection, account_id), set(request.muted_kinds)
         stored.set_muted_kinds(connection, account_id, after)
@@ -75,8 +77,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         by, account_id = current_access.get(), _account(request.account_id)
         before = stored.owners_with_email(connection, account_id)
         if by is None or by.user_id not in before:
-            message = "Only an owner of the account who has an address can switch their own mail on and off."
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("own_mail_not_owner"))
         stored.set_mailed(connection, account_id, by.user_id, is_mailed=request.is_on)
         settings = self._settings(connection, by, account_id)
         told = {"own_mail": before[by.user_id]}, {"own_mail": request.is_on}
@@ -98,7 +99,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         )
         lock_account(connection, account_id)
         if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
-            raise checks.refusal("url", f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first.")
+            raise checks.refusal("url", Sentence("webhooks_most", most=WEBHOOKS_MOST))
         add(connection, webhook)
         self._append(connection, "webhook.added", by, account_id, webhook.webhook_id, {}, _host(webhook))
         return pb.AddWebhookResponse(webhook=to_message(pb.Webhook, webhook), secret=webhook.secret)
@@ -122,7 +123,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
     ) -> pb.ListNoticesResponse:
         account_id, limit = _account(request.account_id), request.page_size or PAGE_SIZE_DEFAULT
         if not 0 < limit <= PAGE_SIZE_MOST:
-            raise checks.refusal("page_size", f"A page has at most {PAGE_SIZE_MOST} notices.")
+            raise checks.refusal("page_size", Sentence("notices_page_most", most=PAGE_SIZE_MOST))
         found = stored.list_notices(connection, account_id, limit, only_failed=request.only_failed)
         return pb.ListNoticesResponse(notices=_to_notices(connection, account_id, found))
 
@@ -222,10 +223,17 @@ def _to_notices(
         recipient = names.get(delivery.recipient_id, "")
         return to_message(pb.NoticeDelivery, delivery, recipient=recipient, next_attempt_time=next_attempt_time)
 
-    return [to_message(pb.Notice, notice, deliveries=map(to_delivery, made)) for notice, made in found]
+    return [
+        to_message(
+            pb.Notice,
+            notice,
+            deliveries=map(to_delivery, made),
+            sentence=to_sentence_message(sentence_of(notice)) if notice.body else None,
+        )
+        for notice, made in found
+    ]
 
 
 def _take(connection: Connection, name: str, rate: Rate, now_us: int) -> None:
     if wait_ns := rate_limits.take(connection, name, rate, now_us * 1000):
-        message = "That is too often. Please wait a little."
-        raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=wait_ns / 1e9)
+        raise LegatoError(Reason.RATE_LIMITED, Sentence("too_often"), retry_after_s=wait_ns / 1e9)

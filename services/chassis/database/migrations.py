@@ -18,6 +18,7 @@ from services.chassis.database.outages import (
     TranslatedOutages,
     outage_reasons,
 )
+from services.chassis.sentence import Sentence
 
 # How long a migration makes others wait for a table that it waits for itself, and how long it then lets them go first.
 LOCK_TIMEOUT_S = 1
@@ -90,7 +91,8 @@ class Migrations:
     def require(self, folder: Path) -> None:
         """Raises if the schema is behind the scripts in `folder`, where `legato migrate` runs them."""
         if self._is_behind(folder):
-            raise DatabaseUnavailable(f"the schema {self._schema} is not up to date: run legato migrate")
+            told = f"the schema {self._schema} is not up to date: run legato migrate"
+            raise DatabaseUnavailable(Sentence.verbatim(told))
 
     def read_version(self) -> schema_version.SchemaVersion | None:
         with outage_reasons(self._schema), self._read_outages, self._engine.connect() as connection:

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # PostgreSQL's SQLSTATE codes; the last two are timeouts, of an idle transaction and of a long one.
 READ_ONLY = "25006"
@@ -37,10 +38,11 @@ class DatabaseUnavailable(LegatoError):
 
     def __init__(
         self,
-        message: str = "The database is not available right now. Please retry.",
+        sentence: Sentence | None = None,
         figures: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1, figures=figures)
+        sentence = sentence or Sentence("database_unavailable")
+        super().__init__(Reason.UNAVAILABLE, sentence, retry_after_s=1, figures=figures)
 
 
 class DatabaseFull(DatabaseUnavailable):
@@ -111,7 +113,7 @@ def outage_reasons(schema: str) -> Iterator[None]:
             if is_outage
             else f"the schema {schema} cannot be migrated, and was left as it was"
         )
-        raise DatabaseUnavailable(f"{what}: {reason}") from None
+        raise DatabaseUnavailable(Sentence.verbatim(f"{what}: {reason}")) from None
 
 
 class TranslatedOutages:

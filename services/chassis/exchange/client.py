@@ -34,7 +34,7 @@ class ExchangeBroken(LegatoError):
     """The connection was lost, and the call with it; whether the other side acted on it is unknown."""
 
     def __init__(self, service: str) -> None:
-        super().__init__(Reason.UNAVAILABLE, unavailable(service).message, retry_after_s=1)
+        super().__init__(Reason.UNAVAILABLE, unavailable(service).sentence, retry_after_s=1)
 
 
 class CallsInFlight:

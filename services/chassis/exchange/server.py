@@ -15,6 +15,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.exchange.client import ALIVE_EVERY_S, LOST_SIGNS
 from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, end_with, traced
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads, delay_send
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import Span, Tracer
@@ -101,7 +102,7 @@ class Session:
         call_id, payload = item.call_id, self._parts.whole(item) if self._parts else item.payload
         method = self._methods.get(item.method)
         if method is None or call_id in self.calls:
-            self._fail(call_id, LegatoError(Reason.REQUEST_INVALID, "There is no such method."))
+            self._fail(call_id, LegatoError(Reason.REQUEST_INVALID, Sentence("method_unknown")))
         elif isinstance(method, StreamMethod):
             call = _ServerCall(call_id, method.request_type, self.outbox)
             call.arrive(payload)
@@ -152,7 +153,7 @@ class Session:
         if isinstance(error, LegatoError):
             return error
         if isinstance(error, DecodeError):
-            return LegatoError(Reason.REQUEST_INVALID, "The message could not be read.")
+            return LegatoError(Reason.REQUEST_INVALID, Sentence("call_unreadable"))
         self._log.failure("exchange.failed", error)
         return internal_error()
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Receive
+from services.chassis.sentence import Sentence
 
 BODY_TIMEOUT_S: Final = 60.0
 # A body may continue while at least this much arrives within that time: a kilobyte per second.
@@ -38,10 +39,10 @@ class TimedReceive:
                 message = await self._receive()
         except TimeoutError:
             if self._loop.time() < self._end_s:
-                told = f"Almost none of the body arrived for {self._within_s:.0f} seconds."
+                sentence = Sentence("body_stalled", within_s=f"{self._within_s:.0f}")
             else:
-                told = f"The body did not arrive within {self._timeout_s:.0f} seconds."
-            raise LegatoError(Reason.BODY_TIMEOUT, told) from None
+                sentence = Sentence("body_late", within_s=f"{self._timeout_s:.0f}")
+            raise LegatoError(Reason.BODY_TIMEOUT, sentence) from None
         self._is_complete = not message.get("more_body", False)
         self._moved_bytes += len(message.get("body", b""))
         if self._moved_bytes >= LEAST_PROGRESS_BYTES:

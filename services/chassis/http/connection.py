@@ -17,6 +17,7 @@ from services.chassis.http.half_closed import HalfClosed
 from services.chassis.http.request_head import HeadProtocol
 from services.chassis.http.response_writer import ResponseWriter
 from services.chassis.http.unread_body import MOST_PASSED_OVER_BYTES, UNREAD_TIMEOUT_S, UnreadBody
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Deadline
 
 HEADERS_TIMEOUT_S = 10.0
@@ -213,7 +214,7 @@ class ServerConnection(HeadProtocol):
             return
         self._wire_bytes += len(data)
         if self._wire_bytes - self._body_bytes > LARGEST_FRAMING_BYTES + self._body_bytes:
-            self._mistake = "The chunk framing of a body must not be longer than the body."
+            self._mistake = Sentence("chunk_framing_long")
             self._on_invalid_data()
             return
         if self._headers_begun and not self._is_pipelined() and not self._awaits_headers:
@@ -402,8 +403,8 @@ class ServerConnection(HeadProtocol):
 
     def _on_deadline(self) -> None:
         if self._awaits_headers:
-            message = f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds."
-            self._refuse(LegatoError(Reason.BODY_TIMEOUT, message))
+            sentence = Sentence("headers_late", within_s=f"{self.headers_timeout_s:.0f}")
+            self._refuse(LegatoError(Reason.BODY_TIMEOUT, sentence))
         self.transport.close()
 
     def _refuse(self, error: LegatoError) -> None:

@@ -10,6 +10,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.chassis.http.asgi import HttpScope
+from services.chassis.sentence import Sentence
 
 LARGEST_HEADERS_BYTES = 64 * 1024
 LARGEST_PENDING_BYTES = 2 * LARGEST_HEADERS_BYTES
@@ -20,7 +21,7 @@ VERSIONS = frozenset({"1.0", "1.1"})
 ENCODED_SLASH = b"%2f"
 DISGUISED = (ENCODED_SLASH, b"%5c")
 
-NOT_HTTP = "This is not a valid HTTP request."
+NOT_HTTP = Sentence("not_http")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -90,7 +91,7 @@ class HeadProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers_count += 1
         if self._headers_count > MOST_HEADERS:
-            raise self._wrong(f"A request may have at most {MOST_HEADERS} headers.")
+            raise self._wrong(Sentence("headers_most", most=MOST_HEADERS))
         self._headers_bytes += len(name) + len(value)
         if self._headers_bytes > LARGEST_HEADERS_BYTES:
             raise self._too_long()
@@ -100,27 +101,27 @@ class HeadProtocol(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def _too_long(self) -> WrongHead:
-        return self._wrong(f"The headers may have at most {LARGEST_HEADERS_BYTES // 1024} KB.")
+        return self._wrong(Sentence("headers_too_large", most_kb=LARGEST_HEADERS_BYTES // 1024))
 
     def _check_head(self) -> None:
         """Checks the complete head."""
         version = self.parser.get_http_version()
         if version not in VERSIONS:
-            raise self._wrong("Use HTTP/1.1.")
+            raise self._wrong(Sentence("http_version"))
         hosts = 0
         for name, value in self.headers:
             if name == b"host":
                 hosts += 1
             elif name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
-                raise self._wrong("The only supported transfer-encoding is chunked.")
+                raise self._wrong(Sentence("transfer_encoding"))
         if hosts != 1 and (hosts or version != "1.0"):
-            raise self._wrong("A request must have one Host header.")
+            raise self._wrong(Sentence("host_header"))
         if b"%" in self.url and any(disguised in self._separators_path.lower() for disguised in DISGUISED):
-            raise self._wrong("A path must not contain an encoded slash or backslash.")
+            raise self._wrong(Sentence("encoded_slash"))
 
-    def _wrong(self, mistake: str) -> WrongHead:
+    def _wrong(self, mistake: Sentence) -> WrongHead:
         self._mistake = mistake
-        return WrongHead(mistake)
+        return WrongHead(mistake.id)
 
     def _scope(self) -> HttpScope:
         """Returns the ASGI scope; raises WrongHead."""

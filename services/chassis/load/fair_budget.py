@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 SHARE_OF_FREE: Final = 2
 RETRY_AFTER_S: Final = 2.0
@@ -42,8 +43,7 @@ class FairBudget:
         free = self.capacity - self.used - amount
         if free < 0 or (own + amount > SHARE_OF_FREE * free and own > held):
             self.refused += 1
-            message = f"{self._what} is not available to this account right now. Please retry."
-            raise LegatoError(Reason.SATURATED, message, retry_after_s=RETRY_AFTER_S)
+            raise LegatoError(Reason.SATURATED, Sentence("share_used_up", what=self._what), retry_after_s=RETRY_AFTER_S)
         return own + amount
 
     def take(self, account_id: str, amount: int, held: int) -> None:

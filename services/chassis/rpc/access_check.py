@@ -13,6 +13,7 @@ from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.callers import Role, access_of, current_role
+from services.chassis.sentence import Sentence
 
 # How long after a passkey or a code no other is asked for.
 STEP_UP_VALID_US: Final = 600_000_000
@@ -62,7 +63,7 @@ def require_role(access: Access, rule: TokenRule) -> None:
 
 def require_recent(access: Access, now_us: int) -> None:
     if access.authenticated_at_us + STEP_UP_VALID_US <= now_us:
-        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+        raise LegatoError(Reason.STEP_UP_REQUIRED, Sentence("step_up_required"))
 
 
 def check_account(access: Access, method: str, request: Any) -> None:
@@ -74,15 +75,11 @@ def check_account(access: Access, method: str, request: Any) -> None:
         raise role_missing()
 
 
-def require_key(key_id: str, replaced_key_id: str = "") -> None:
-    """Raises unless the current call's token names the key, and the one that it replaces if that is given. Only auth
-    knows whose a key is: what a console's request says of it is not believed. Callers without a token may name any."""
-    access = current_access.get()
-    if access is None:
-        return
-    if key_id != access.key_id or (replaced_key_id and replaced_key_id != access.replaced_key_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.", param="key_id")
+def require_no_key(key_id: str) -> None:
+    """Raises if a console names a key: only auth knows whose it is. Callers without a token may name any."""
+    if key_id and current_access.get() is not None:
+        raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="key"), param="key_id")
 
 
 def role_missing() -> LegatoError:
-    return LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+    return LegatoError(Reason.ROLE_MISSING, Sentence("role_missing"))

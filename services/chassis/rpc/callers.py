@@ -16,6 +16,8 @@ from google.protobuf import descriptor_pool
 
 from legato_protos.type.v1 import method_access_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.former_names import present_path
+from services.chassis.sentence import Sentence
 
 TRUST_DOMAIN: Final = "spiffe://legato/"
 CALLER_PREFIX: Final = "caller/"
@@ -67,7 +69,7 @@ _SERVICES: Final = {
 def access_of(method: str) -> pb.MethodAccess:
     """Returns what the contract says of a served method, given as `/SERVICE/NAME`."""
     try:
-        found = descriptor_pool.Default().FindMethodByName(method[1:].replace("/", "."))
+        found = descriptor_pool.Default().FindMethodByName(present_path(method)[1:].replace("/", "."))
     except KeyError:
         return pb.MethodAccess()
     access: pb.MethodAccess = found.GetOptions().Extensions[pb.access]
@@ -110,7 +112,7 @@ def names_of(context: Any) -> list[str]:
 
 
 def not_allowed(role: Role | None = None) -> LegatoError:
-    message = "The caller's certificate does not allow this."
+    sentence = Sentence("certificate_not_allowed")
     if role is Role.CALLER:
-        message += f" Programs call the edge: its {PUBLIC_SERVICE} chats, lists models and reads usage."
-    return LegatoError(Reason.CALLER_NOT_ALLOWED, message)
+        sentence = Sentence("certificate_not_allowed_caller", service=PUBLIC_SERVICE)
+    return LegatoError(Reason.CALLER_NOT_ALLOWED, sentence)

@@ -9,6 +9,7 @@ import grpc.aio
 from services.chassis.errors import unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder, from_rpc_error, was_lost
+from services.chassis.rpc.former_names import former_path
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 
@@ -85,13 +86,28 @@ class ReplicaChannel:
         """Asks the replicas one after the other until one answers or refuses."""
         for replica in replicas:
             replica.load += 1
-            try:
+
+            def call(path: str, replica: ChannelReplica = replica) -> Awaitable[Any]:
                 method = replica.channel.unary_unary(path, *codec, **options)
                 # While a service restarts, a call waits for it rather than fail at once.
-                return await method(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
+                return method(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
+
+            try:
+                return await _by_either_name(call, path)
             except grpc.RpcError as error:
                 if not was_lost(error):
                     raise from_rpc_error(error, self.title) from None
             finally:
                 replica.unload()
         raise unavailable(self.title)
+
+
+async def _by_either_name(call: Callable[[str], Awaitable[Any]], path: str) -> Any:
+    """Calls a method, under the former name of its service where a server of an older release knows only that."""
+    try:
+        return await call(path)
+    except grpc.aio.AioRpcError as error:
+        former = former_path(path)
+        if former is None or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+            raise
+    return await call(former)

@@ -16,6 +16,7 @@ from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.callers import Role
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import channel_options
+from services.chassis.rpc.former_names import former_name
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.reflection import serve_reflection
 from services.chassis.settings import SettingsError
@@ -103,13 +104,30 @@ class RpcServer:
         return [self._server] if self._console_server is None else [self._server, self._console_server]
 
 
+class _UnderFormerName:
+    """Stands for a server where generated code adds the methods of a service, and adds them under its former name."""
+
+    def __init__(self, server: grpc.aio.Server, former: str) -> None:
+        self._server = server
+        self._former = former
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        self._server.add_registered_method_handlers(self._former, handlers)
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """Does nothing: these are the same methods once more."""
+
+
 def register(servicer: object, server: grpc.aio.Server) -> str:
     """Adds the servicer to the server, and returns the full name of its service. Both follow from its generated base
     class."""
     base = next(kind for kind in type(servicer).__mro__ if kind.__module__.endswith("_pb2_grpc"))
-    getattr(sys.modules[base.__module__], f"add_{base.__name__}_to_server")(servicer, server)
+    add = getattr(sys.modules[base.__module__], f"add_{base.__name__}_to_server")
+    add(servicer, server)
     messages = sys.modules[base.__module__.removesuffix("_grpc")]
     name = str(messages.DESCRIPTOR.services_by_name[base.__name__.removesuffix("Servicer")].full_name)
+    if (former := former_name(name)) is not None:
+        add(servicer, _UnderFormerName(server, former))
     if isinstance(servicer, OwnHandlers):
         server.add_registered_method_handlers(name, servicer.own_handlers())
     return name

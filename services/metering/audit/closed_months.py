@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.calendar import CalendarMonth
 from services.metering.credit.ledger.closings import (
     AccountsDigest,
@@ -38,10 +39,9 @@ def find_month_violations(connection: Connection, month: CalendarMonth) -> Itera
     """Yields where the entries and the accounts of a closed month differ from its closing."""
     closing = store.read_closing(connection, month)
     if closing is None:
-        raise LegatoError(Reason.REQUEST_INVALID, f"The month {month} is not closed.", param="month")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("month_not_closed", month=str(month)), param="month")
     if month.start_us < store.read_retention(connection).ledger_pruned_before_us:
-        message = f"The entries of {month} were pruned. Verify their archive: legato audit --archive FILE."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="month")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("month_pruned", month=str(month)), param="month")
     entries = store.find_entries(connection, month)
     digest = EntriesDigest(LEDGER_COLUMNS)
     rest = entries

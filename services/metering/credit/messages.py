@@ -9,6 +9,8 @@ from legato_protos.type.v1 import model_call_pb2, usage_pb2
 from services.chassis.access_tokens import current_access
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.sentence import Sentence
+from services.chassis.sentence_messages import to_sentence_message
 from services.metering.credit.model_calls import ModelCall, encode_calls
 from services.metering.credit.prices import Price, Prices, Usage
 from services.metering.credit.records import (
@@ -89,7 +91,7 @@ def from_price(version: int, price: Price) -> pb.Price:
 
 def to_extend(request: pb.ExtendRequest) -> Extend:
     if request.total_nanos < 0:
-        raise invalid("An amount must not be negative.", "total_nanos")
+        raise invalid(Sentence("amount_negative"), "total_nanos")
     request_id, account_id = request.request_id, request.account_id
     check_ids(request_id, account_id=account_id)
     return Extend(request_id, account_id, request.total_nanos, _usage(request.delivered))
@@ -104,7 +106,8 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
         balance_nanos=answer.balance_nanos,
     )
     if answer.spend_limit is not None:
-        response.spend_limit.message = answer.spend_limit.message
+        response.spend_limit.message = str(answer.spend_limit.sentence)
+        response.spend_limit.sentence.CopyFrom(to_sentence_message(answer.spend_limit.sentence))
         if answer.spend_limit.retry_after_s is not None:
             response.spend_limit.retry_after.FromMicroseconds(round(answer.spend_limit.retry_after_s * 1e6))
     return response
@@ -112,7 +115,7 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
 
 def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
     if len(request.deliveries) > MOST_DELIVERIES:
-        raise invalid(f"At most {MOST_DELIVERIES} deliveries can be reported at once.", "deliveries")
+        raise invalid(Sentence("deliveries_most", most=MOST_DELIVERIES), "deliveries")
     checkpoints = []
     for delivery in request.deliveries:
         request_id, account_id = delivery.request_id, delivery.account_id
@@ -124,7 +127,7 @@ def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
 def to_settle(request: pb.SettleRequest) -> Settle:
     basis = BASES.get(request.basis)
     if basis is None:
-        raise invalid("A settlement must say where its counts come from.", "basis")
+        raise invalid(Sentence("settlement_basis_missing"), "basis")
     request_id, account_id = request.request_id, request.account_id
     check_ids(request_id, account_id=account_id)
     # Cut instead of refused: a refused settlement would be retried forever.
@@ -217,7 +220,7 @@ def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
 
 def to_grant(request: pb.GrantCreditsRequest) -> Grant:
     if not 0 < request.amount_nanos <= LARGEST_BOOKING_NANOS:
-        raise invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
+        raise invalid(Sentence("grant_amount"), "amount_nanos")
     return Grant(
         operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
@@ -228,10 +231,10 @@ def to_grant(request: pb.GrantCreditsRequest) -> Grant:
 
 def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
     if not 0 < abs(request.amount_nanos) <= LARGEST_BOOKING_NANOS:
-        raise invalid("An adjustment must not be zero, and at most a million dollars.", "amount_nanos")
+        raise invalid(Sentence("adjustment_amount"), "amount_nanos")
     reason = request.reason.strip()
     if not 1 <= len(reason) <= LONGEST_REASON or not reason.isprintable():
-        raise invalid(f"An adjustment needs a reason of 1 to {LONGEST_REASON} printable characters.", "reason")
+        raise invalid(Sentence("adjustment_reason", most=LONGEST_REASON), "reason")
     return Adjust(
         operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
@@ -247,7 +250,7 @@ def from_account(account: AccountBalance) -> pb.Balance:
 
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
     if len(given.key_digest) != DIGEST_BYTES or len(given.body_digest) != DIGEST_BYTES:
-        raise invalid(f"A claim is made of two digests of {DIGEST_BYTES} bytes.", "claim")
+        raise invalid(Sentence("claim_digests", size_bytes=DIGEST_BYTES), "claim")
     return IdempotencyClaim(given.key_digest, given.body_digest)
 
 
@@ -261,7 +264,7 @@ def _usage(given: usage_pb2.Usage) -> Usage:
 def _end(given: "pb.End.ValueType") -> End:
     end = ENDS.get(given)
     if end is None:
-        raise invalid("It must be said how the request ended.", "end")
+        raise invalid(Sentence("end_missing"), "end")
     return end
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.rules.cost import cost_nanos
 from services.rules.model_classes import CLASSES
@@ -113,7 +114,7 @@ class Prices:
     def of_version(self, version: int, class_id: str) -> Price:
         price = self._versions[version].get(class_id)
         if price is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "This class has no price.", param="class_id")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("class_without_price"), param="class_id")
         return price
 
     @property

@@ -4,6 +4,7 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from services.chassis.sentence import Sentence
 from services.metering.credit.prices import Price, Usage
 
 State = Literal["held", "settled", "void", "swept"]
@@ -232,7 +233,7 @@ class Extended(msgspec.Struct, frozen=True):
 class SpendLimitReached(msgspec.Struct, frozen=True):
     """A spend limit that leaves less than a request needs, even if no other request runs."""
 
-    message: str
+    sentence: Sentence
     # Until it starts anew; None: it never does.
     retry_after_s: float | None = None
 

@@ -6,6 +6,7 @@ from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.metering.v1 import spend_limits_pb2
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.sentence import Sentence
 from services.metering.credit.calendar import next_day_us, next_month_us
 from services.metering.credit.ledger.spend import Spend, SpendLimits
 from services.metering.limits.rates import (
@@ -35,7 +36,7 @@ def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> RateCharge:
 def to_correction(request: pb.CorrectRequest, defaults: RateLimits) -> RateCharge:
     key_id = checked_id(request.key_id, "key_id")
     if abs(request.tokens) > LARGEST_TOKENS:
-        raise invalid(f"A correction is by at most {LARGEST_TOKENS} tokens.", "tokens")
+        raise invalid(Sentence("correction_most", most=LARGEST_TOKENS), "tokens")
     return correction(key_id, _to_limits(request, defaults), -1 if request.refused else 0, request.tokens)
 
 
@@ -73,7 +74,7 @@ def _limit(given: spend_limits_pb2.SpendLimits, name: str) -> int | None:
         return None
     nanos: int = getattr(given, name)
     if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
-        raise invalid("A spend limit must not be negative, and at most a million dollars.", f"limits.{name}")
+        raise invalid(Sentence("spend_limit_range"), f"limits.{name}")
     return nanos
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 
 # How long a share is kept that its router does not renew.
@@ -78,7 +79,7 @@ class ModelShares(msgspec.Struct):
     def _renew(self, router_id: str, sequence: int, claim: ShareClaim, now_s: float) -> RenewedShare:
         others = self.shares.setdefault(claim.limit_name, {})
         if router_id in others and sequence <= others[router_id].sequence:
-            raise LegatoError(Reason.REQUEST_INVALID, "A later call has been answered.", param="sequence")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("call_overtaken"), param="sequence")
         others.pop(router_id, None)
         # While the routes change, the lowest counts.
         limit = min([claim.limit, *(share.limit for share in others.values())])

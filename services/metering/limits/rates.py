@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Buckets, Rate
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 
 ReplyT = TypeVar("ReplyT")
@@ -144,14 +145,11 @@ def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) ->
             longest_ns, hit = wait_ns, number
     if not longest_ns:
         return
-    message = (
-        f"Too many {_NAMES[hit]} with this key: its limit is {parts[hit].rate.per_minute} per minute."
-        " Please retry after a short wait."
-    )
+    sentence = Sentence("rate_limit", what=_NAMES[hit], most=parts[hit].rate.per_minute)
     # In whole milliseconds, rounded up, so that a retry then succeeds.
     retry_after_s = _to_ms(longest_ns) / 1000
     figures = asdict(allowance(parts, ahead_ns))
-    raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)
+    raise LegatoError(Reason.RATE_LIMITED, sentence, retry_after_s=retry_after_s, figures=figures)
 
 
 def allowance(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> RateAllowance:

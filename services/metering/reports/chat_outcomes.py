@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.reports.chat_times import Measure, Percentiles, percentiles_of
 from services.metering.reports.local_days import UTC_DAYS, require_hours
 from services.metering.reports.store.chat_times import read_recent_times, read_times, spans_of
@@ -114,7 +115,7 @@ def report_outcomes(connection: Connection, query: OutcomesQuery, totals: KeyTot
     for part in query.parts:
         require_hours(*part)
         if part[0] == part[1]:
-            raise LegatoError(Reason.REQUEST_INVALID, "Each part must begin before the next.", param="start_times")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("parts_order"), param="start_times")
     groups = _Groups()
     _count_failures(connection, query, groups)
     key_ids = _count_charged(connection, query, groups, totals)

@@ -6,6 +6,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.records import DAY_US, HOUR_US
 
 # Each day of a period is looked at.
@@ -30,9 +31,9 @@ UTC_DAYS: Final = LocalDays(UTC)
 
 def require_hours(start_us: int, end_us: int) -> None:
     if start_us % HOUR_US or end_us % HOUR_US:
-        raise _invalid("The start and the end must be full hours.", "start_time")
+        raise _invalid(Sentence("full_hours"), "start_time")
     if start_us > end_us:
-        raise _invalid("The start must not be after the end.", "start_time")
+        raise _invalid(Sentence("start_after_end"), "start_time")
 
 
 def find_local_days(name: str, start_us: int, end_us: int) -> LocalDays:
@@ -40,7 +41,7 @@ def find_local_days(name: str, start_us: int, end_us: int) -> LocalDays:
     if not name:
         return UTC_DAYS
     if end_us - start_us > LONGEST_PERIOD_US:
-        raise _invalid("The period is too long: choose a shorter one.", "start_time")
+        raise _invalid(Sentence("period_too_long"), "start_time")
     zone = _find_zone(name)
     offsets = [(start_us, _offset_us(zone, start_us))]
     for day_us in range(start_us + DAY_US, end_us + DAY_US, DAY_US):
@@ -50,7 +51,7 @@ def find_local_days(name: str, start_us: int, end_us: int) -> LocalDays:
             changed_us = next(hour_us for hour_us in hours if _offset_us(zone, hour_us) == offset_us)
             offsets.append((changed_us, offset_us))
     if any(offset_us % HOUR_US for _, offset_us in offsets):
-        raise _invalid("Usage is counted by hour: this zone is not a number of whole hours from UTC.", "time_zone")
+        raise _invalid(Sentence("zone_not_whole_hours"), "time_zone")
     return LocalDays(zone, tuple(offsets))
 
 
@@ -58,7 +59,7 @@ def _find_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):
-        raise _invalid("There is no such time zone.", "time_zone") from None
+        raise _invalid(Sentence("zone_unknown"), "time_zone") from None
 
 
 def _offset_us(zone: ZoneInfo, at_us: int) -> int:
@@ -66,5 +67,5 @@ def _offset_us(zone: ZoneInfo, at_us: int) -> int:
     return (offset or timedelta()) // timedelta(microseconds=1)
 
 
-def _invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+def _invalid(sentence: Sentence, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

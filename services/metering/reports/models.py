@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.model_calls import ModelSums
 from services.metering.credit.records import DAY_US
 from services.metering.credit.store.balances import OutstandingCredit, read_outstanding
@@ -55,8 +56,7 @@ def read_report(connection: Connection, query: ReportQuery) -> AccountsReport:
     """Reads one snapshot."""
     chosen, groups = query.chosen, query.groups
     if chosen.start_us % DAY_US or chosen.end_us % DAY_US or chosen.end_us <= chosen.start_us:
-        message = "A report begins with one day of UTC, and ends with the same or a later one."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="start_time")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("report_days"), param="start_time")
     summed = read_sums(connection, chosen, groups, ROWS_MOST + 1)
     outstanding = read_outstanding(connection)
     recent = read_recent_sums(connection, chosen, RECENT_MOST)
@@ -67,8 +67,7 @@ def read_report(connection: Connection, query: ReportQuery) -> AccountsReport:
         group = tuple(row[place] for place in places)
         by_group[group] = _plus(by_group.get(group), row[len(MODEL_DAY) :])
     if len(by_group) > ROWS_MOST:
-        message = "The report has too many rows: choose a shorter period, fewer groups, or the top rows."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="groups")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("report_too_many_rows"), param="groups")
     rows = [ReportRow(ModelSums(*sums), **dict(zip(groups, key, strict=True))) for key, sums in by_group.items()]
     rows.sort(key=lambda row: (-row.sums.charged_nanos, -row.sums.cost_nanos, astuple(row)[1:]))
     shown = rows[: query.top_rows] if query.top_rows else rows

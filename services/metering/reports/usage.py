@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.prices import Usage
 from services.metering.credit.records import DAY_US
 from services.metering.reports.local_days import find_local_days, require_hours
@@ -45,7 +46,7 @@ def report_usage(connection: Connection, query: UsageReportQuery, totals: KeyTot
     else:
         rows = read_usage(connection, query, days.offsets, ROWS_MOST + 1)
     if len(rows) > ROWS_MOST:
-        raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("period_too_long"), param="start_time")
     # A start is that of many keys.
     start_of = cache(days.start_us)
     return [_to_row(start_of(row[0]) if query.bucket_us else query.start_us, *row[1:]) for row in rows], 0

@@ -14,8 +14,9 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod
 from services.chassis.exchange.server import ExchangeServer
-from services.chassis.rpc.access_check import require_key
+from services.chassis.rpc.access_check import require_no_key
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
@@ -191,8 +192,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
-        if request.key_id:
-            require_key(request.key_id)
+        require_no_key(request.key_id)
         [account] = await self._database.read(read_balances, [account_id])
         response = pb.GetBalanceResponse(
             balance=credit.from_account(account),
@@ -216,7 +216,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         account_id, request_id = checked_id(request.account_id, "account_id"), checked_request_id(request.request_id)
         hold = await self._database.read(read_request, account_id, request_id)
         if hold is None:
-            raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="request"))
         return credit.from_hold(hold)
 
 
@@ -228,7 +228,7 @@ def _refusal_of_admitted(error: LegatoError, allowance: RateAllowance) -> Legato
     """Returns a refusal that also tells what is left of the rate limits. A new one: several may share the error."""
     return LegatoError(
         error.reason,
-        error.message,
+        error.sentence,
         param=error.param,
         retry_after_s=error.retry_after_s,
         original_request_id=error.original_request_id,

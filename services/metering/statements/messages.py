@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
 from legato_protos.type.v1 import usage_pb2
 from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.sentence import Sentence
 from services.metering.audit.account_audits import AuditProgress
 from services.metering.credit.messages import from_price, told_of
 from services.metering.credit.store.prices import PriceList
@@ -41,14 +42,14 @@ def to_requests_query(request: statements_pb2.ListRequestsRequest) -> StatementQ
         tuple(checked_id(each, "class_ids") for each in request.class_ids),
     )
     if len(chosen.key_ids) > CHOSEN_MOST or len(chosen.class_ids) > CHOSEN_MOST:
-        raise invalid("At most 1,000 keys and classes can be chosen.", "key_ids")
+        raise invalid(Sentence("keys_and_classes_most"), "key_ids")
     return replace(_to_query(request, newest_first=True), chosen=chosen)
 
 
 def to_days_query(request: statements_pb2.ListLedgerDaysRequest) -> tuple[str, int, int, str]:
     """Returns the account, the start and the end, and the time zone."""
     if not request.HasField("start_time") or not request.HasField("end_time"):
-        raise invalid("Days are listed from a start to an end.", "start_time")
+        raise invalid(Sentence("days_period_missing"), "start_time")
     start_us, end_us = to_microseconds(request.start_time, "start_time"), to_microseconds(request.end_time, "end_time")
     return checked_id(request.account_id, "account_id"), start_us, end_us, request.time_zone
 
@@ -116,7 +117,7 @@ def _to_query(
     start_us = to_microseconds(request.start_time, "start_time") if request.HasField("start_time") else None
     end_us = to_microseconds(request.end_time, "end_time") if request.HasField("end_time") else None
     if start_us is not None and end_us is not None and start_us > end_us:
-        raise invalid("The start must not be after the end.", "start_time")
+        raise invalid(Sentence("start_after_end"), "start_time")
     return StatementQuery(
         account_id=checked_id(request.account_id, "account_id"),
         start_us=start_us,

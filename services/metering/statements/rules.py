@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.records import HOUR_US
 from services.metering.credit.store.balances import read_balances
 from services.metering.credit.store.closings import read_opening, read_retention
@@ -186,8 +187,7 @@ def _period(connection: Connection, query: StatementQuery) -> tuple[int, int]:
 def _refuse_pruned(asked_us: int | None, pruned_before_us: int, param: str) -> None:
     if asked_us is not None and asked_us < pruned_before_us:
         begins = datetime.fromtimestamp(pruned_before_us // 1_000_000, UTC)
-        message = f"Entries from before {begins:%Y-%m-%d} are not kept. Choose a later time."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param=param)
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("entries_not_kept", day=f"{begins:%Y-%m-%d}"), param=param)
 
 
 def _range(position: PagePosition, *, newest_first: bool) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from legato_protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.exchange.methods import CallStream
+from services.chassis.sentence import Sentence
 
 # An edge answers a need within seconds, even if metering is down. But it reads the need only after everything sent
 # before it, and its client may stop reading for a minute. If either disconnects, that ends the chat.
@@ -132,7 +133,7 @@ class TokenAllowance:
         if self._grant.held_elsewhere and not self._prompt_tokens_before:
             return credits_held()
         # After the first round an answer has begun, so this ends it, even if the credit is held elsewhere.
-        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover the prompt.")
+        return LegatoError(Reason.CREDITS_EXHAUSTED, Sentence("prompt_credit_too_small"))
 
     async def _request_grant(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
@@ -151,7 +152,7 @@ class TokenAllowance:
     def _apply_answer(self, answer: ChatRequest) -> None:
         self._answer = None
         if answer.WhichOneof("kind") != "grant":
-            raise LegatoError(Reason.REQUEST_INVALID, "A grant was expected.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("grant_expected"))
         self._grant = answer.grant
         self._note_covered()
 
@@ -168,6 +169,4 @@ class TokenAllowance:
 
 
 def _not_held() -> LegatoError:
-    return LegatoError(
-        Reason.UNAVAILABLE, "The credit for this answer could not be held in time. Please retry.", retry_after_s=1
-    )
+    return LegatoError(Reason.UNAVAILABLE, Sentence("grant_late"), retry_after_s=1)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo, Failure, ProviderError
 from services.router.routes.target import Target
 from services.router.schema.parameters import RARELY_TAKEN, STEERING, Parameters
@@ -16,8 +17,8 @@ class NotAccepted(LegatoError):
     """The models understood the request and refused it, for the field `param` if they told."""
 
     def __init__(self, param: str | None = None) -> None:
-        what = "this request as it is" if param is None else f"the field `{param}` as it was sent"
-        super().__init__(Reason.UPSTREAM_REFUSED, f"No model of this class accepts {what}.", param=param)
+        sentence = Sentence("request_not_accepted") if param is None else Sentence("field_not_accepted", field=param)
+        super().__init__(Reason.UPSTREAM_REFUSED, sentence, param=param)
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Refusals:
         """Keeps what the client would get if no model answers. A busy model's refusal is added by itself: only the
         model's saturation knows when it may be asked again."""
         if isinstance(error, CannotDo):
-            self.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
+            self.cannot = LegatoError(Reason.REQUEST_INVALID, error.sentence, param=error.param)
         elif error.failure is Failure.REFUSED:
             self.refused = not_accepted(error, parameters)
         elif error.failure is Failure.PROVIDER:
@@ -56,15 +57,14 @@ class Refusals:
 
     def to_raise(self) -> LegatoError:
         """Returns the error for the client: a retryable one if any model was saturated or failed."""
-        failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
+        failed = LegatoError(Reason.UPSTREAM_FAILED, Sentence("model_unavailable"))
         return self.saturated or (failed if self.is_for_now else self.no_room or self.refused or self.cannot or failed)
 
 
 def too_long_for(context_tokens: int) -> LegatoError:
     return LegatoError(
         Reason.CONTEXT_EXCEEDED,
-        f"The prompt, including tool definitions, is too long: this model's maximum context length is"
-        f" {context_tokens} tokens. Please shorten the messages.",
+        Sentence("prompt_too_long", most=context_tokens),
         param="messages",
     )
 
@@ -77,8 +77,7 @@ def not_accepted(error: ProviderError, parameters: Parameters) -> NotAccepted:
 
 
 def against_policy() -> LegatoError:
-    message = "The content policy of the model's provider does not allow this request."
-    return LegatoError(Reason.CONTENT_POLICY, message)
+    return LegatoError(Reason.CONTENT_POLICY, Sentence("content_policy"))
 
 
 def dropped_after(error: ProviderError, parameters: Parameters) -> list[str]:

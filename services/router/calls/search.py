@@ -221,6 +221,7 @@ class ModelSearch:
             tools=tools,
             parameters=parameters,
             max_tokens=plan.max_tokens,
+            abilities=target.abilities,
             stream=candidate.streams and not is_whole,
             cache_identity=prompt.cache_key or prompt.conversation,
             is_limit_told=plan.is_limit_told,

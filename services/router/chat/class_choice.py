@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 
 
@@ -20,6 +21,6 @@ def resolve_class(model: str, preferred_class: str, allowed: Collection[str] = C
         class_id = auto_class(preferred_class or DEFAULT_CLASS, allowed)
     usable = [each for each in CLASSES if each in allowed]
     if class_id not in usable:
-        hint = f" Use one of {', '.join((AUTO, *usable))}." if usable else ""
-        raise LegatoError(Reason.MODEL_UNKNOWN, f"There is no such model.{hint}", param="model")
+        hint = Sentence("model_unknown_use", models=", ".join((AUTO, *usable)))
+        raise LegatoError(Reason.MODEL_UNKNOWN, hint if usable else Sentence("model_unknown"), param="model")
     return class_id

@@ -3,15 +3,16 @@
 from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.fair_budget import FairBudget
+from services.chassis.sentence import Sentence
 from services.router.prompts.prompt import Character, Prompt, compose_prompt
 
 
 def read_opening(request: ChatRequest) -> ChatOpen:
     if request.WhichOneof("kind") != "open":
-        raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("chat_not_opened"))
     if not request.open.HasField("grant"):
         # It could not be charged.
-        raise LegatoError(Reason.REQUEST_INVALID, "A chat needs a grant of the credit that is held for it.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("grant_missing"))
     return request.open
 
 

@@ -10,6 +10,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.rpc.messages import to_message
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, TimeLimit
@@ -93,7 +94,7 @@ class RunningChat:
         """Records that an answer was cut; returns the error for the client."""
         self._end, self._reason = "upstream_cut", Reason.UPSTREAM_FAILED
         self.attempts.fail(error.http_status)
-        return LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
+        return LegatoError(Reason.UPSTREAM_FAILED, Sentence("answer_interrupted"))
 
     def refuse(self, reason: Reason) -> None:
         self._end, self._reason = "refused", reason

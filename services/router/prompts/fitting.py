@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.router.prompts.calibration import Ratios
 
 # Safety margin, one part of the prompt in this many: before the model's count of prompts of this size is calibrated,
@@ -45,14 +46,12 @@ def fit_max_tokens(
     """Returns the output limit to send to the model, at least 1. `prompt_tokens` is our count; `ratios` calibrate it to
     the model's."""
     if asked is not None and asked < 1:
-        raise LegatoError(Reason.REQUEST_INVALID, "max_tokens must be at least 1.", param="max_tokens")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("max_tokens_least"), param="max_tokens")
     if LEAST_RATIO * prompt_tokens >= context_tokens:
         raise LegatoError(
             Reason.CONTEXT_EXCEEDED,
             # OpenAI's wording, by which frameworks detect that the conversation must be shortened.
-            f"The prompt has {prompt_tokens} tokens, including tool definitions and our system prompt, and"
-            f" this model's maximum context length is {context_tokens}: there is no room for an answer."
-            " Please shorten the messages.",
+            Sentence("prompt_leaves_no_room", count=prompt_tokens, most=context_tokens),
             param="messages",
         )
     most_tokens = max_output_tokens if asked is None else min(asked, max_output_tokens)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.chassis.small_file import read_small_file
 from services.router.prompts import tokens
@@ -87,7 +88,7 @@ async def compose_prompt(
     values_json = (tools_json, tool_choice_json, *_texts_among(parameters))
     messages = await read_messages(messages_json, character.message)
     if len(messages.parsed) == 1:
-        raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("messages_none"), param="messages")
     try:
         if messages.are_plain and messages.size_bytes <= tokens.SLICE_CHARACTERS and not any(values_json):
             prompt_tokens = tokens.count_plain(messages.parsed[1:])

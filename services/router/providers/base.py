@@ -10,7 +10,9 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
+from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
+from services.router.providers.abilities import UNKNOWN, Abilities
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
 from services.router.schema.tools import ToolCallFragment, Tools
@@ -62,6 +64,10 @@ class ProviderRoute:
     string_content: bool = False
     # Whether it takes OpenAI's `prompt_cache_key`.
     prompt_cache_key: bool = False
+    # Whether it takes what only the servers of open models have, such as `top_k`.
+    open_parameters: bool = False
+    # Whether it takes a `tool_choice` among some of the tools; others are sent these alone.
+    allowed_tools: bool = False
     # Whether requests mark what the provider may cache, where it caches nothing else.
     prompt_caching: bool = True
     # Whether system messages stay within the conversation, at models that take them there.
@@ -80,6 +86,10 @@ class ProviderCall:
     # The output limit, beyond which the answer is cut.
     max_tokens: int
     stream: bool
+    # What the model takes of it, if the routes say; None: it is known by its name.
+    abilities: Abilities | None = None
+    # The same with what refusals have told; set when it is sent.
+    takes: Abilities = UNKNOWN
     # What requests with the same beginning have in common, which no provider is told; empty: nothing is known.
     cache_identity: bytes = b""
     # Whether the model is sent that limit; a provider whose `needs_max_tokens` is set sends it always.
@@ -90,16 +100,23 @@ class ProviderCall:
     traceparent: str = ""
     # Whether the answer is to tell its model and its tokens of reasoning.
     is_traced: bool = False
-    # Called once the whole request has been sent.
+    # Called whenever the whole request has been sent.
     on_sent: Callable[[], None] | None = None
     # Is offered what is read once the answer has begun; None if the provider's pieces are not those of the answer.
     sink: "PieceSink | None" = None
-    # Parameters that the model is called without, or with another value. Complete once the request is sent.
+    # Parameters that the model is called without, or with another value, which may follow a colon. Complete once the
+    # request is sent.
     ignored: list[str] = field(default_factory=list)
 
     def ignore(self, names: Iterable[str]) -> None:
         """Records parameters that are not sent as the client sent them, if the client sent them."""
-        self.ignored += [name for name in names if name in self.parameters.fields and name not in self.ignored]
+        named = {each.partition(":")[0] for each in self.ignored}
+        self.ignored += [name for name in names if name in self.parameters.fields and name not in named]
+
+    def note(self, name: str, used: str) -> None:
+        """Records what is used in place of what the client sent as this parameter."""
+        self.ignored[:] = [each for each in self.ignored if each.partition(":")[0] != name]
+        self.ignored.append(f"{name}: {used}")
 
     def leave_out(self, names: Collection[str]) -> None:
         """Leaves out parameters that the provider does not know."""
@@ -232,11 +249,15 @@ class ProviderTimedOut(ProviderError):
 
 
 class CannotDo(ProviderError):
-    """The provider does not support what was requested; another may. The message is for the client."""
+    """The provider does not support what was requested; another may. The sentence is for the client."""
 
-    def __init__(self, message: str, param: str) -> None:
-        super().__init__(message, Failure.REFUSED)
+    def __init__(self, sentence: Sentence, param: str) -> None:
+        super().__init__("cannot do what was requested", Failure.REFUSED)
+        self.sentence = sentence
         self.param = param
+
+    def __str__(self) -> str:
+        return str(self.sentence)
 
 
 class Provider(Protocol):
@@ -254,6 +275,10 @@ class Provider(Protocol):
     async def warm(self) -> Sequence[str]:
         """Opens a connection for the first call, if connections are kept, and returns the names in the server's
         certificate. Raises ProviderError."""
+        ...
+
+    def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
+        """Describes what refusals have told of a model, beyond what is known of it."""
         ...
 
     def use_key(self, api_key: str) -> None:

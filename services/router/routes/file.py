@@ -23,6 +23,7 @@ class Nanos(int):
 # The kinds of values, each with what is said of any other.
 TEXT: Final = Annotated[str, Meta(min_length=1, description="must be a non-empty string")]
 NAMES: Final = Annotated[list[str], Meta(min_length=1, description="must be a non-empty list of names")]
+TEXTS: Final = Annotated[list[str], Meta(description="must be a list of words")]
 POSITIVE: Final = Annotated[int, Meta(ge=1, description="must be a whole number above zero")]
 PERCENT: Final = Annotated[float, Meta(gt=0, le=100, description="must be a number above zero, up to 100")]
 FLAG: Final = Annotated[bool, Meta(description="must be true or false")]

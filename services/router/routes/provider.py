@@ -60,6 +60,8 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
             prompt_cache_key=known.takes_cache_key,
             # A server of one's own ignores the field, or may pass it on.
             no_store=known.takes_no_store or is_own,
+            open_parameters=known.takes_open_parameters or is_own,
+            allowed_tools=known.takes_allowed_tools,
             always_max_tokens=not (known.needs_no_limit or is_own),
         )
     flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}

@@ -7,8 +7,11 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from services.router.prompts.answer_prefix import PrefixStyle
+from services.router.providers.abilities import Abilities
+from services.router.providers.ability_table import abilities_of
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routes import file as kinds
+from services.router.routes.abilities import read_abilities
 from services.router.routes.file import Table
 from services.router.routes.provider import read_address
 
@@ -61,6 +64,8 @@ class Target:
     cost: ProviderCost | None = None
     # How it is made to continue an answer that another model began; None: it cannot.
     continues: PrefixStyle | None = None
+    # What it takes of a request, if the file says; else by its name.
+    abilities: Abilities | None = None
 
 
 def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: Timeouts) -> Target:
@@ -68,6 +73,7 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
     provider = table.read("provider", kinds.TEXT)
     if provider and provider not in providers:
         table.mistake("provider", f'no provider named "{provider}"')
+    kind = providers[provider].kind if provider in providers else ""
     target = Target(
         provider,
         table.read("name", kinds.TEXT),
@@ -80,8 +86,11 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
         read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
         table.read("queue_most_waiting", kinds.POSITIVE, MOST_WAITING),
         _read_cost(table) if table.has("cost") else None,
-        _read_continues(table, providers[provider].kind if provider in providers else ""),
+        _read_continues(table, kind),
     )
+    if table.has("abilities"):
+        known = abilities_of(kind, target.model_name)
+        target = replace(target, abilities=read_abilities(table.inner("abilities"), known))
     table.finish(_REMOVED)
     return target
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 # Scanning this much JSON takes a fraction of a millisecond.
@@ -35,10 +36,14 @@ _NOTHING: Final = (NULL, Raw(b"[]"))
 # those.
 _PLAIN_BYTES: Final = len('{"role": "", "content": }')
 # Fields that may be any JSON.
-_MESSAGE_VALUES: Final = ("tool_calls", "refusal", "reasoning_content", "reasoning", "prefix", "partial")
-_PART_VALUES: Final = ("type", "text", "cache_control")
+_MESSAGE_VALUES: Final = (
+    *("tool_calls", "refusal", "reasoning_content", "reasoning"),
+    *("prefix", "partial", "cache_control"),
+)
+_PART_VALUES: Final = ("type", "text", "cache_control", "refusal")
 _CALL_VALUES: Final = ("type", "extra_content")
 _FUNCTION_VALUES: Final = ("arguments",)
+_TEXT: Final = Raw(b'"text"')
 _QUOTE: Final = ord('"')
 _BRACKET: Final = ord("[")
 
@@ -50,6 +55,8 @@ class Part(Struct, gc=False, omit_defaults=True):
     text: Raw = ABSENT
     # The client's mark that Anthropic's models may cache the prompt up to here.
     cache_control: Raw = ABSENT
+    # What the assistant said in place of an answer: read as the text, which all servers take.
+    refusal: Raw = ABSENT
 
 
 class PastFunction(Struct, gc=False, omit_defaults=True):
@@ -87,6 +94,8 @@ class MessageFields(Struct, Generic[_Content, _ToolCalls], gc=False, omit_defaul
     # Flags that the last message is the beginning of the answer.
     prefix: Raw = ABSENT
     partial: Raw = ABSENT
+    # A mark of the whole message, which is moved to its last part.
+    cache_control: Raw = ABSENT
 
     @property
     def texts(self) -> list[Raw]:
@@ -221,7 +230,7 @@ async def read_messages(
 
 
 def unreadable() -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages")
+    return LegatoError(Reason.REQUEST_INVALID, Sentence("messages_unreadable"), param="messages")
 
 
 async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
@@ -257,12 +266,28 @@ async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> 
             items += len(message.content)
         else:
             _check_string(raw.content)
+    if raw.cache_control is not ABSENT:
+        items += _mark_last_part(message)
     if raw.tool_calls is not ABSENT:
         message.tool_calls = await _read_items(raw.tool_calls, _read_call, yielder)
         items += len(message.tool_calls)
         for call in message.tool_calls:
             names += (call.id, None if call.function is None else call.function.name)
     return items * BYTES_PER_OBJECT + sum(sys.getsizeof(name) for name in names if name)
+
+
+def _mark_last_part(message: Message) -> int:
+    """Moves the mark of a message to its last part, which has none yet, and returns how many parts were made for it."""
+    mark, message.cache_control = message.cache_control, ABSENT
+    content = message.content
+    if isinstance(content, list):
+        if content and content[-1].cache_control is ABSENT:
+            content[-1].cache_control = mark
+        return 0
+    if content is ABSENT or content == NULL:
+        return 0
+    message.content = [Part(type=_TEXT, text=content, cache_control=mark)]
+    return 1
 
 
 async def _read_items(raw_list: Raw, read: Callable[[Raw], _Item], yielder: Yielder) -> list[_Item]:
@@ -276,6 +301,9 @@ async def _read_items(raw_list: Raw, read: Callable[[Raw], _Item], yielder: Yiel
 def _read_part(raw_part: Raw) -> Part:
     part = _part.decode(raw_part)
     _drop_nothing(part, _PART_VALUES)
+    if part.refusal is not ABSENT and part.text is ABSENT:
+        part.type, part.text = _TEXT, part.refusal
+    part.refusal = ABSENT
     _check_string(part.text)
     return part
 

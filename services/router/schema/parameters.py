@@ -8,12 +8,19 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 _NOTHING: Final = (Raw(), Raw(b"null"))
 
 # Parameters that steer an answer: a model that does not take one can answer without it.
 RARELY_TAKEN: Final = frozenset({"logit_bias", "reasoning_effort", "verbosity"})
+# Those that only the servers of open models have.
+OPEN_MODELS: Final = frozenset({"top_k", "min_p", "repetition_penalty", "chat_template_kwargs"})
 STEERING: Final = RARELY_TAKEN | {"temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"}
+
+
+# How many tokens of thinking a word stands for, where a model takes a number of them, and the other way round.
+EFFORT_TOKENS: Final = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24_576}
 
 
 class _JsonSchema(Struct):
@@ -33,22 +40,38 @@ class AnswerFormat(Struct):
         return None if found in _NOTHING else found
 
 
+class _Reasoning(Struct):
+    """The amount of thinking in OpenRouter's words."""
+
+    max_tokens: int | None = None
+
+
 class KnownParameters(Struct):
     """The parameters that are translated for some provider; None if the client did not send one."""
 
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
     stop: str | list[str] | None = None
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     reasoning_effort: str | None = None
+    reasoning: _Reasoning | None = None
     response_format: AnswerFormat = msgspec.field(default_factory=AnswerFormat)
     parallel_tool_calls: bool | None = None
 
     @property
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def wanted_effort(self) -> str | None:
+        """Returns the amount of thinking: the word that the client sent, or the one for its number of tokens."""
+        if self.reasoning_effort is not None or self.reasoning is None or self.reasoning.max_tokens is None:
+            return self.reasoning_effort
+        efforts = (effort for effort, most in EFFORT_TOKENS.items() if self.reasoning.max_tokens <= most)
+        return next(efforts, "xhigh")
 
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -63,7 +86,7 @@ def decoded(decoder: msgspec.json.Decoder[_Decoded], given: bytes, what: str, pa
     try:
         return decoder.decode(given)
     except (msgspec.DecodeError, RecursionError):
-        raise LegatoError(Reason.REQUEST_INVALID, f"{what} could not be read.", param=param) from None
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("part_unreadable", what=what), param=param) from None
 
 
 class Parameters:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.router.schema.parameters import decoded
 
 # Values that stand for no schema.
@@ -49,6 +50,10 @@ class _AllowedTools(Struct):
     mode: Literal["auto", "required"] = "auto"
     tools: list[_AllowedTool] = []
 
+    @property
+    def names(self) -> set[str]:
+        return {tool.function.name for tool in self.tools if tool.function is not None}
+
 
 class _ToolChoice(Struct):
     function: Function | None = None
@@ -69,6 +74,7 @@ class ToolCallFragment(Struct, gc=False):
 
 
 _tools = msgspec.json.Decoder(list[Tool])
+_raw_tools = msgspec.json.Decoder(list[Raw])
 _tool_choice = msgspec.json.Decoder(Literal["auto", "none", "required"] | _ToolChoice)
 
 
@@ -104,6 +110,22 @@ class Tools:
         """The parsed tools; None if there are none."""
         return _read(self.json, self.tool_choice_json) if self.json else None
 
+    def without_others(self) -> "Tools":
+        """Returns the tools that a choice among some of them allows, for servers that know no such choice; the same
+        object if there is none."""
+        if b'"allowed_tools"' not in self.tool_choice_json:
+            return self
+        choice = decoded(_tool_choice, self.tool_choice_json, "tool_choice", "tool_choice")
+        if isinstance(choice, str) or choice.allowed_tools is None:
+            return self
+        names = choice.allowed_tools.names
+        kept = [
+            raw
+            for raw, tool in zip(_raw_tools.decode(self.json), _tools.decode(self.json), strict=True)
+            if tool.function.name in names
+        ]
+        return Tools(msgspec.json.encode(kept), msgspec.json.encode(choice.allowed_tools.mode))
+
     @property
     def names(self) -> set[str] | None:
         """The names of the functions; None if they cannot be read."""
@@ -125,13 +147,11 @@ def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
         _named(functions, {choice.function.name})
         return CallableFunctions(functions, Mode.REQUIRED, choice.function.name)
     allowed = choice.allowed_tools or _AllowedTools()
-    names = {tool.function.name for tool in allowed.tools if tool.function is not None}
-    return CallableFunctions(_named(functions, names), Mode(allowed.mode))
+    return CallableFunctions(_named(functions, allowed.names), Mode(allowed.mode))
 
 
 def _named(functions: list[Function], names: set[str]) -> list[Function]:
     found = [function for function in functions if function.name in names]
     if not found:
-        message = "tool_choice names a function that is not in tools."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="tool_choice")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("tool_choice_unknown"), param="tool_choice")
     return found

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.router.models.call_result import BASELINE, CallEnd, CallPlan, CallResult
@@ -189,7 +190,7 @@ class Canaries(ClassObserver):
     def resume(self, class_id: str) -> None:
         found = self._by_class.get(class_id)
         if found is None:
-            raise LegatoError(Reason.NOT_FOUND, "The class has no canary.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence("canary_missing"))
         found.canary.resume()
 
     def show(self, registry: Registry) -> None:

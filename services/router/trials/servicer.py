@@ -9,6 +9,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import NO_LIMIT
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.router.models.states import ModelStates, WeightedModel
 from services.router.routes.diff import find_changes
@@ -32,7 +33,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         try:
             self._reload.now(request.version)
         except SettingsError as error:
-            raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim(str(error))) from None
         return pb.ReloadRoutesResponse(targets=self._targets(), version=self._model_states.routes.version)
 
     async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
@@ -100,5 +101,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
             canary=canary,
             promise_until=None if until is None else until.isoformat(),
+            learned=model_state.provider.learned(target.model_name, target.abilities),
             other_region=self._model_states.other_regions.get(target.provider),
         )

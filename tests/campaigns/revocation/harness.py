@@ -16,7 +16,8 @@ import grpc.aio
 
 from cli.supervision.health import is_listening
 from legato_protos.auth.v1 import auth_pb2 as auth_pb
-from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import KeyAdminServiceStub
 from legato_protos.metering.v1 import metering_pb2 as metering_pb
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_channel

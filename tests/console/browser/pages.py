@@ -179,7 +179,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "password": ("/security/password", Backends.offer_everything),
     "authenticator": ("/security/authenticator", Backends.offer_everything),
     "confirm-all-ways": ("/security/password", grow_stale_with_all_ways),
-    "sign-in-provider-away": ("/sign-in/sso", failing("SignInMethodService.StartOidcSignIn")),
+    "sign-in-provider-away": ("/sign-in/sso", failing("SignInService.StartOidcSignIn")),
     "settings": ("/settings", Backends.fill),
     "settings-narrowed": ("/settings", narrow),
     "settings-viewer": ("/settings", become_viewer),

@@ -41,7 +41,7 @@ def test_a_link_signs_in_by_a_click_and_its_code_reaches_no_server(
     expect(page.get_by_text("Your link is ready")).to_be_visible()
     assert CODE not in page.url
     # Which ways there are to sign in is all that was asked.
-    assert console.backends.calls == ["SignInMethodService.GetSignInMethods"]
+    assert console.backends.calls == ["SignInService.GetSignInMethods"]
     page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", name="Keys", level=1)).to_be_visible()
     [cookie] = [cookie for cookie in page.context.cookies() if cookie.get("name") == COOKIE]

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from console.web.forms import Form, Refusal
 from console.web.refusals import shows_again
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import ACCOUNT_ID
 
@@ -35,20 +36,20 @@ async def answer_to(error: LegatoError, form: Form, **options: Any) -> Refusal:
     [("email", "email"), ("allowed_classes", "allowed"), ("threshold_nanos", "name"), (None, "name")],
 )
 async def test_a_services_refusal_stands_at_the_field_that_it_names(param: str | None, field: str) -> None:
-    error = LegatoError(Reason.REQUEST_INVALID, "Wrong.", param=param)
+    error = LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("Wrong."), param=param)
     refusal = await answer_to(error, Form([("email", "x"), ("allowed", "y")]))
     assert (refusal.problems, refusal.status) == ({field: "Wrong."}, 400)
 
 
 async def test_a_refusal_keeps_its_status_and_the_time_to_wait_where_it_should() -> None:
-    error = LegatoError(Reason.TOO_MANY_SIGN_INS, "Too many.", retry_after_s=7)
+    error = LegatoError(Reason.TOO_MANY_SIGN_INS, Sentence.verbatim("Too many."), retry_after_s=7)
     refusal = await answer_to(error, Form([]), reasons=(Reason.TOO_MANY_SIGN_INS,), keeps_status=True)
     assert (refusal.status, refusal.retry_after_s) == (429, 7)
 
 
 async def test_other_refusals_are_pages_of_their_own() -> None:
     with pytest.raises(LegatoError, match="Missing"):
-        await answer_to(LegatoError(Reason.ROLE_MISSING, "Missing."), Form([]))
+        await answer_to(LegatoError(Reason.ROLE_MISSING, Sentence.verbatim("Missing.")), Form([]))
 
 
 @pytest.mark.parametrize(

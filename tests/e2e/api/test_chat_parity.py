@@ -116,6 +116,19 @@ SERVED: Final = {
         ],
     ),
     "reasoning": Case({"reasoning_effort": "low", "verbosity": "high"}),
+    "reasoning by a word": Case({"reasoning": {"effort": "low"}}),
+    "reasoning by tokens": Case({"reasoning": {"max_tokens": 2000, "enabled": True}}),
+    "some of the tools": Case(
+        {
+            "tools": [WEATHER],
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "get_weather"}}]},
+            },
+        },
+        (CALLING,),
+    ),
+    "parameters of open models": Case({"top_k": 5, "min_p": 0.25, "repetition_penalty": 1.5}),
     "max_tokens": Case({"max_tokens": 2}, (Reply(contents=RAIN, usage=None),)),
     "cut by the provider": Case({"max_tokens": 2**31 - 1}, (Reply(finish_reason="length"),)),
     "filtered": Case(replies=(Reply(finish_reason="content_filter"),)),

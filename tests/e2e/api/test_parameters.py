@@ -33,6 +33,11 @@ VALUES: dict[str, Any] = {
     "response_format": {"type": "json_object"},
     "reasoning_effort": "low",
     "verbosity": "low",
+    "reasoning": {"effort": "low"},
+    "top_k": 5,
+    "min_p": 0.5,
+    "repetition_penalty": 1.5,
+    "moderation": {"policy": {"input": {"mode": "score"}}},
     "logit_bias": {"50256": -100},
     "stream_options": {"include_usage": True},
     "user": "ann",
@@ -103,13 +108,13 @@ def test_every_field_has_the_effect_that_the_table_says(
 
 def test_all_of_them_together_change_nothing_about_that(service: Service, upstream: Upstream, api_key: str) -> None:
     sent = {name: value for name, value in VALUES.items() if TABLE[name][0] != "refused"}
-    answer = post_chat(service, api_key, {**sent, "top_k": 5})
-    assert answer.headers["x-legato-ignored"] == "top_k, prediction, web_search_options"
+    answer = post_chat(service, api_key, {**sent, "top_n": 5})
+    assert answer.headers["x-legato-ignored"] == "top_n, prediction, web_search_options, service_tier, moderation"
     [request] = upstream.requests
     assert {name for name, (effect, _) in TABLE.items() if effect == "forwarded"} <= request.json.keys()
     # The field by which we ask that nothing be stored is ours.
     assert request.json["store"] is False
-    assert not {"service_tier", "metadata", "user", "top_k"} & request.json.keys()
+    assert not {"service_tier", "metadata", "user", "top_n"} & request.json.keys()
 
 
 @pytest.mark.parametrize("value", [True, "auto", 7, [], {"a": 1}, None])
@@ -117,11 +122,12 @@ def test_store_and_service_tier_are_never_an_error(
     value: Any, service: Service, upstream: Upstream, api_key: str
 ) -> None:
     answer = post_chat(service, api_key, {"messages": QUESTION, "store": value, "service_tier": value})
-    assert (answer.status, answer.headers.get("x-legato-ignored")) == (200, None)
+    named = None if value in ("auto", None) else "service_tier"
+    assert (answer.status, answer.headers.get("x-legato-ignored")) == (200, named)
     assert "service_tier" not in upstream.requests[-1].json
 
 
 def test_pages_of_other_origins_may_read_what_was_ignored(service: Service, api_key: str) -> None:
-    answer = post_chat(service, api_key, {"messages": QUESTION, "top_k": 5}, {"origin": "https://app.example"})
+    answer = post_chat(service, api_key, {"messages": QUESTION, "top_n": 5}, {"origin": "https://app.example"})
     assert "x-legato-ignored" in answer.headers["access-control-expose-headers"]
-    assert answer.headers["x-legato-ignored"] == "top_k"
+    assert answer.headers["x-legato-ignored"] == "top_n"

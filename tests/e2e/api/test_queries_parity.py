@@ -9,8 +9,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from cli.supervision.data_folder import socket_of
+from legato_protos.auth.v1.auth_pb2_grpc import KeyAdminServiceStub
 from legato_protos.auth.v1.callers_pb2 import GrantCallerRequest
-from legato_protos.auth.v1.callers_pb2_grpc import CallerAdminServiceStub
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
 from services.chassis.errors import LegatoError, Reason
@@ -148,7 +148,7 @@ def test_usage_and_receipts_are_the_same_also_of_a_program(both: Both, account: 
     service = both.service
     with grpc.insecure_channel(f"unix:{socket_of('auth', service.data)}") as auth:
         granted = GrantCallerRequest(caller="reports", account_id=account)
-        CallerAdminServiceStub(auth).GrantCaller(granted, timeout=WAIT_TIMEOUT_S)
+        KeyAdminServiceStub(auth).GrantCaller(granted, timeout=WAIT_TIMEOUT_S)
     service.legato("limits", "set", account, "--month", "2", "--total", "3")
     answered = [client.chat.completions.create(model=model, messages=QUESTION).id for model in ("mezzo", "forte")]
     as_program = (("x-legato-account", account), ("x-legato-caller", "reports"))

@@ -10,7 +10,9 @@ from typing import Any
 import openai
 import pytest
 
+from cli.connection import call_service
 from edge.billing.prompt_estimate import guess_prompt_tokens
+from legato_protos.auth.v1.auth_pb2 import RotateKeyRequest
 from services.chassis.money import format_usd, parse_usd
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
@@ -276,6 +278,33 @@ def test_a_key_that_has_spent_its_limits_is_told_when_to_come_back(
     cost_nanos = 5 * DOLLAR_NANOS - service.settled_balance_nanos(account)
     [spent] = [row for row in service.legato("limits", "show", account) if row["period"] == "total"]
     assert (spent["spent_nanos"], spent["held_nanos"]) == (cost_nanos, 0)
+
+
+def test_a_key_is_limited_from_its_first_chat_on_and_one_that_replaces_it_has_what_is_left(
+    service: Service, upstream: Upstream, account: str
+) -> None:
+    input_nanos, cached_nanos, output_nanos = PRICES["forte"]
+    cost_nanos = 800 * input_nanos + 401 * cached_nanos + 333 * output_nanos
+    limit_usd = format_usd(2 * cost_nanos)
+    made = service.legato("keys", "create", "--account", account, "--day", limit_usd)
+    assert made["spend_day_usd"] == limit_usd
+    chat = {"model": "forte", "messages": QUESTION, "stream": True}
+    upstream.replies += [Reply(usage=USAGE)] * 2
+    assert post_chat(service, made["api_key"], chat).status == 200
+    assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - cost_nanos
+    request = RotateKeyRequest(account_id=account, key_id=made["key_id"])
+    rotated = call_service(service.services.keys.RotateKey, request)
+    assert rotated.spend_limits.day_nanos == 2 * cost_nanos
+    assert post_chat(service, rotated.api_key, chat).status == 200
+    # Neither has anything left, at once or after the other.
+    with ThreadPoolExecutor(6) as pool:
+        asked = [made["api_key"], rotated.api_key] * 3
+        assert list(pool.map(lambda key: post_chat(service, key, chat).status, asked)) == [429] * 6
+    assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - 2 * cost_nanos
+    shown = [row for row in service.legato("limits", "show", account) if row["period"] == "day"]
+    assert {(row["key_id"], row["spent_nanos"]) for row in shown} == {
+        (key_id, 2 * cost_nanos) for key_id in (made["key_id"], rotated.key.key_id)
+    }
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -25,24 +25,33 @@ from tests.e2e.running.deployment import METHODS, Deployment, Method, Visitor
 CREDIT_NANOS: Final = 5 * 10**9
 # What the console may do without a visitor: find out who one is.
 # What it may do for a visitor, who must be signed in: these services, and of two others these methods.
-WITHOUT_A_VISITOR: Final = {"SignInService", "SignInMethodService"}
+WITHOUT_A_VISITOR: Final = {"SignInService"}
 # It passes on what Stripe has signed.
 METHODS_WITHOUT_A_VISITOR: Final = {"PaymentService.ReceiveEvent"}
 FOR_VISITORS: Final = {
     "UserService",
-    "CredentialService",
-    "AccountService",
     "StatementService",
-    "SpendLimitService",
     "NoticeService",
     "NoticeThresholdService",
     "GroundingAdminService",
     "ChatOutcomeService",
     "ContentService",
-    "DataService",
 }
 METHODS_FOR_VISITORS: Final = {
-    "AccountAdminService": {"GetAccount", "UpdateAccount"},
+    "AccountAdminService": {
+        "GetAccount",
+        "UpdateAccount",
+        "ListMembers",
+        "InviteMember",
+        "CancelInvitation",
+        "ChangeMemberRole",
+        "RemoveMember",
+        "CreatePlaygroundToken",
+        "ListMyKeys",
+        "DeleteUser",
+        "CloseAccount",
+        "EndMemberships",
+    },
     "AuditService": {"ListAuditEvents"},
     "KeyAdminService": {
         "CreateKey",
@@ -52,9 +61,10 @@ METHODS_FOR_VISITORS: Final = {
         "UpdateKey",
         "RevokeKey",
         "GetKey",
-        "CreateKeyAccessToken",
+        "SetKeySpendLimits",
     },
     "MeteringService": {"ListUsage", "GetBalance", "GetRequest"},
+    "SpendLimitService": {"ListSpendLimits", "SetSpendLimits"},
     "RouterService": {"ListModels"},
     "CreditAdminService": {"ListCredits"},
     "PaymentService": {"GetPaymentOptions", "CreateCheckout", "GetCheckout"},

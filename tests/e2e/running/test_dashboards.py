@@ -155,9 +155,7 @@ def _told_where_configured(folder: Path) -> list[Any]:
     show_keys(cast(ModelStates, routed), KeyWatch(cast(ModelStates, routed), log), registry)
     target = Target("acme", "new", 1000, 100)
     clock = FakeClock()
-    new = ModelState(
-        target, cast(Provider, None), ModelSaturation(clock), CircuitBreaker(clock), RecentHealth(clock)
-    )
+    new = ModelState(target, cast(Provider, None), ModelSaturation(clock), CircuitBreaker(clock), RecentHealth(clock))
     route = ClassRoute(canary=CanaryRoute(target, 5))
     canaries, outcomes = Canaries(log), OutcomesByClass()
     canaries.follow({"mezzo": ClassModels(route, (), (), of_route=(new,))})

@@ -27,7 +27,7 @@ import legato_protos
 from cli.connection import call_service, running_services
 from cli.supervision.data_folder import socket_of
 from console.routes import PAGES, PageRoute
-from legato_protos.auth.v1 import auth_pb2, notices_pb2, users_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2, credentials_pb2, notices_pb2, users_pb2
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.payments.v1 import payments_pb2
 from legato_protos.router.v1 import grounding_pb2
@@ -204,16 +204,16 @@ class Walk:
         webhook = make("NoticeService/AddWebhook", notices_pb2, url="http://127.0.0.1:9/hook", **of_account)
         shown = make("NoticeService/SendTestNotice", notices_pb2, **of_account)
         document: dict[str, Any] = {"name": "a.txt", "size_bytes": 5, "piece": b"hello"}
-        started = make("UserService/StartPasskeyRegistration", users_pb2, origin=self.origin)
+        started = make("UserService/StartPasskeyRegistration", credentials_pb2, origin=self.origin)
         registered = make(
             "UserService/FinishPasskeyRegistration",
-            users_pb2,
+            credentials_pb2,
             challenge_id=started.challenge_id,
             credential_json=Authenticator(self.origin).register(started.options_json),
             name="laptop",
         )
         checkout: dict[str, Any] = {"amount_cents": 1_000, "operation_id": "o1"}
-        invitation = make("AccountService/InviteMember", users_pb2, role=ACCOUNT_ROLE_OWNER, **of_account)
+        invitation = make("AccountAdminService/InviteMember", accounts_pb2, role=ACCOUNT_ROLE_OWNER, **of_account)
         grounding = "GroundingAdminService"
         attached = make(f"{grounding}/AddAttachment", grounding_pb2, **document, **of_account)
         return {
@@ -225,8 +225,8 @@ class Walk:
             "note": make(f"{grounding}/AddNote", grounding_pb2, text="a note", **of_account).note.note_id,
             "attachment": attached.attachment.attachment_id,
             "passkey": registered.passkey.passkey_id,
-            "challenge": make("UserService/StartPasskeyRegistration", users_pb2, origin=self.origin).challenge_id,
-            "result": make("UserService/KeepResult", users_pb2, sealed=b"sealed").result_id,
+            "challenge": make("UserService/StartPasskeyRegistration", credentials_pb2, origin=self.origin).challenge_id,
+            "result": make("UserService/KeepResult", credentials_pb2, sealed=b"sealed").result_id,
             "checkout": make("PaymentService/CreateCheckout", payments_pb2, **checkout, **of_account).checkout_id,
         }
 

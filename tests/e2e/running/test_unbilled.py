@@ -168,7 +168,7 @@ class Walk:
             request = callers_pb2.GrantCallerRequest(
                 caller=certificate.removeprefix("caller/"), account_id=victim.account_id
             )
-            METHODS["CallerAdminService.GrantCaller"].call(self.deployment.channels("admin")["auth"], request)
+            METHODS["KeyAdminService.GrantCaller"].call(self.deployment.channels("admin")["auth"], request)
         return channels, for_whom
 
 

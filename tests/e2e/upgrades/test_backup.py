@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from cli.supervision.data_folder import socket_of
-from legato_protos.auth.v1.users_pb2_grpc import SignInServiceStub
+from legato_protos.auth.v1.credentials_pb2_grpc import SignInServiceStub
 from services.chassis.database.database import open_database
 from tests.e2e.conftest import plain_http
 from tests.services.auth.console import by_link

@@ -9,6 +9,7 @@ import pytest
 
 from edge.backends.auth import Scope
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.api_harness import ApiHarness
 from tests.edge.metering_harness import ANN
 
@@ -20,7 +21,7 @@ class ScopedKeys:
 
     async def identify(self, scope: Any, needed: Any) -> Any:
         if not any(name == b"authorization" for name, _ in scope["headers"]):
-            raise LegatoError(Reason.KEY_INVALID, "The API key is not valid.")
+            raise LegatoError(Reason.KEY_INVALID, Sentence.verbatim("The API key is not valid."))
         assert needed == Scope.SCOPE_MODELS
         return ANN
 
@@ -34,7 +35,7 @@ class TwoRequests:
     async def admit(self, principal: Any) -> None:
         self._left -= 1
         if self._left < 0:
-            raise LegatoError(Reason.RATE_LIMITED, "Too many.", retry_after_s=1)
+            raise LegatoError(Reason.RATE_LIMITED, Sentence.verbatim("Too many."), retry_after_s=1)
 
 
 @pytest.fixture

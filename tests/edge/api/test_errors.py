@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.api_harness import ApiHarness
 
 
@@ -33,7 +34,7 @@ def failing(error: Exception) -> ApiHarness:
     ],
 )
 async def test_a_refusal_is_sent_counted_and_logged_once(method: str, path: str, status: int, reason: Reason) -> None:
-    edge = failing(LegatoError(Reason.MODEL_UNKNOWN, "There is no such model."))
+    edge = failing(LegatoError(Reason.MODEL_UNKNOWN, Sentence.verbatim("There is no such model.")))
     response = await edge.ask(method, path)
     assert response.status == status
     assert response.body["error"]["message"]

@@ -8,6 +8,7 @@ import pytest
 from legato_protos.router.v1.router_pb2 import ChatResponse, Started
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.response_writer import COMMENT
+from services.chassis.sentence import Sentence
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, Script, charged, end, piece, saying
 from tests.edge.metering_harness import cost
 from tests.support.waiting import until
@@ -55,7 +56,7 @@ async def test_what_is_ignored_is_known_before_the_first_sign_of_life(chat_harne
 async def test_what_fails_after_a_sign_of_life_is_told_by_an_event_and_free(chat_harness: ChatHarness) -> None:
     async def fail(conversation: Conversing) -> None:
         await saying_after_a_while(chat_harness)(conversation)
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model is not available right now."))
 
     await chat_harness.add_routers(fail)
     await chat_harness.chat(keepalive_s=0.02).run()

@@ -18,6 +18,7 @@ from edge.backends.outage_wait import (
 from edge.wire.body_reader import ClientGone
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError, Reason, unavailable
 from services.chassis.http.asgi import WHEN_GONE, HttpScope
+from services.chassis.sentence import Sentence
 
 
 class Backend:
@@ -58,7 +59,7 @@ class Clients:
         async def verify_again() -> None:
             self.verified.append(number)
             if self.is_revoked:
-                raise LegatoError(Reason.KEY_INVALID, "The API key is not valid.")
+                raise LegatoError(Reason.KEY_INVALID, Sentence.verbatim("The API key is not valid."))
 
         async def serve() -> int:
             begin_request(scope or {}, verify_again, lambda: client)
@@ -245,7 +246,9 @@ async def test_locked_account_is_no_outage() -> None:
     clients = Clients()
 
     async def find_locked() -> int:
-        raise LegatoError(Reason.UNAVAILABLE, "The account is locked right now.", figures={ACCOUNT_LOCKED: 1})
+        raise LegatoError(
+            Reason.UNAVAILABLE, Sentence.verbatim("The account is locked right now."), figures={ACCOUNT_LOCKED: 1}
+        )
 
     with pytest.raises(LegatoError, match="locked"):
         await clients.queues.call(find_locked)

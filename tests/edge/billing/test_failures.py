@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from edge.billing import failures as failures_module
 from edge.billing.failures import CLIENT_GONE, FailureCounts
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.metering.reports.store.tables import failure_hours
 from tests.edge.metering_harness import ANN, MeteringHarness
@@ -69,7 +70,7 @@ class OlderMetering:
         return self
 
     def call(self, method: str, *question: Any) -> Any:
-        raise LegatoError(Reason.REQUEST_INVALID, "There is no such method.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("There is no such method."))
 
 
 async def test_an_earlier_metering_is_not_told_again(log: Log) -> None:

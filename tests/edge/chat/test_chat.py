@@ -11,6 +11,7 @@ from edge.chat.chat import STAGES_AFTER, ChatStage
 from legato_protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
 from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.holds import WHOLE_ANSWERS_FREE
 from services.metering.credit.ledger.spend import SpendLimits
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
@@ -295,7 +296,9 @@ async def test_prompt_that_a_spend_limit_does_not_cover_is_refused_as_that(chat_
     async def refuse(conversation: Conversing) -> None:
         await conversation.send(pb.ChatResponse(need=pb.Need(prompt_tokens=5_000, output_tokens=1)))
         assert (await conversation.receive()).grant.last
-        raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover the prompt.")
+        raise LegatoError(
+            Reason.CREDITS_EXHAUSTED, Sentence.verbatim("The account's credit does not cover the prompt.")
+        )
 
     await chat_harness.metering.limit(SpendLimits(total_nanos=cost(1_000, 0)))
     await chat_harness.add_routers(refuse)

@@ -14,6 +14,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers
 from services.chassis.load.fair_budget import FairBudget
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from tests.edge.api_harness import AnyKey
 from tests.edge.chat_harness import ChatHarness, end, piece, saying
@@ -165,7 +166,7 @@ class KnownRates:
         self._last = last
 
     def prepare_admission(self, principal: Any, tokens: int) -> Any:
-        raise LegatoError(self._reason, "Not now.")
+        raise LegatoError(self._reason, Sentence.verbatim("Not now."))
 
     def last_rates(self, principal: Any) -> Headers | None:
         return self._last

@@ -14,6 +14,7 @@ from edge.wire.body_reader import ClientGone
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, Script, charged, end, piece, saying, silence
 from tests.edge.metering_harness import ANN, cost
 from tests.edge.rpc.caller import Caller
@@ -34,7 +35,7 @@ def charged_if_killed(chat_harness: ChatHarness, tmp_path: Path) -> int | None:
 
 
 async def fail(conversation: Conversing) -> None:
-    raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
+    raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model's answer was interrupted."))
 
 
 def one_after_another(*scripts: Script) -> Script:

@@ -8,6 +8,7 @@ import pytest
 from edge.wire.body_reader import ClientGone
 from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.edge.chat_harness import ChatHarness, Conversing, charged, piece, saying, silence
 from tests.edge.metering_harness import ANN, cost
 from tests.support.waiting import until
@@ -60,7 +61,7 @@ async def test_client_that_leaves_short_prompts_is_not_asked_about_and_pays_noth
 async def test_request_that_fails_is_free_though_leaving_is_a_habit(chat_harness: ChatHarness) -> None:
     async def accept_and_fail(conversation: Conversing) -> None:
         await conversation.send(ACCEPTED)
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model's answer was interrupted."))
 
     make_it_a_habit(chat_harness)
     [router] = await chat_harness.add_routers(accept_and_fail)

@@ -12,6 +12,7 @@ from edge.rpc.serving import KEEPALIVE_OPTIONS
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, Started
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import SystemClock
 from tests.edge.chat_harness import PROMPT_TOKENS, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import ANN, cost
@@ -170,7 +171,7 @@ async def test_error_follows_an_id_that_was_told_before(rpc_harness: RpcHarness)
 
     async def fail_late(conversation: Conversing) -> None:
         await more.wait()
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model failed.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model failed."))
 
     await rpc_harness.start(fail_late)
     call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
@@ -186,7 +187,7 @@ async def test_call_that_is_answered_or_fails_at_once_is_told_its_id_with_that(r
     """gRPC repeats a failed call itself, as long as it was told nothing."""
 
     async def fail(conversation: Conversing) -> None:
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model failed.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model failed."))
 
     await rpc_harness.start(fail)
     call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
@@ -212,7 +213,7 @@ async def test_refusal_has_its_reason_its_param_and_the_rate_limits(rpc_harness:
 async def test_error_in_the_middle_of_a_stream_follows_what_was_delivered(rpc_harness: RpcHarness) -> None:
     async def fail(conversation: Conversing) -> None:
         await saying(piece("Hel", 1))(conversation)
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("The model's answer was interrupted."))
 
     await rpc_harness.start(fail)
     text, error = await rpc_harness.stream()

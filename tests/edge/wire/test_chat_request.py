@@ -102,21 +102,21 @@ def test_sampling_goes_on_and_nothing_else_does() -> None:
         "response_format": {"type": "json_object"}, "parallel_tool_calls": False, "reasoning_effort": "high",
         "verbosity": "low", "logit_bias": {"50256": -100},
     }  # fmt: skip
-    assert body.ignored == ("api_base", "prediction")
+    assert body.ignored == ("api_base", "prediction", "service_tier")
 
 
 def test_fields_that_are_not_known_are_named() -> None:
-    assert decode(top_k=5, min_p=0.1, stream=False).ignored == ("top_k", "min_p")
+    assert decode(top_n=5, min_q=0.1, stream=False).ignored == ("top_n", "min_q")
     assert decode(store=False).ignored == ()
 
 
 def test_names_that_do_not_fit_into_a_header_are_not_in_it() -> None:
-    assert decode(**{"a b": 1, "top_k": 5, "x" * 65: 1, "\r\nset-cookie": 1}).ignored == ("top_k", OTHERS)
+    assert decode(**{"a b": 1, "top_n": 5, "x" * 65: 1, "\r\nset-cookie": 1}).ignored == ("top_n", OTHERS)
     many = decode(**{f"field_{number}": 1 for number in range(2 * MOST_NAMES)}).ignored
     assert (len(many), many[-1]) == (MOST_NAMES + 1, OTHERS)
     # A prompt of any size does not count towards what the names may take.
     long = [{"role": "user", "content": "x" * 2 * LARGEST_FIELD_BYTES}]
-    assert decode(messages=long, top_k=5).ignored == ("top_k",)
+    assert decode(messages=long, top_n=5).ignored == ("top_n",)
     assert decode(top_k=5, padding="x" * LARGEST_FIELD_BYTES).ignored == (OTHERS,)
 
 

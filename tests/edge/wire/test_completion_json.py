@@ -10,6 +10,7 @@ from edge.wire.completion_json import DONE, Chunks, Completion, error_event
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 USAGE = Usage(prompt_tokens=7, cached_tokens=2, completion_tokens=5)
 
@@ -65,7 +66,7 @@ def test_tool_calls_name_themselves_once() -> None:
 
 
 def test_broken_stream_ends_with_an_error_and_no_done() -> None:
-    event = error_event(LegatoError(Reason.UPSTREAM_FAILED, "It broke."))
+    event = error_event(LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("It broke.")))
     assert events(event) == [
         {"error": {"message": "It broke.", "type": "api_error", "param": None, "code": "upstream_error"}}
     ]

@@ -30,7 +30,9 @@ BODY: dict[str, Any] = {
     "stop": ["a"], "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.5, "response_format": FORMAT,
     "tools": [TOOL], "tool_choice": CHOICE, "parallel_tool_calls": True, "n": 1, "logprobs": False, "top_logprobs": 0,
     "stream_options": {"include_usage": True}, "user": "ann", "metadata": {"a": "b"}, "modalities": ["text"],
-    "reasoning_effort": "low", "verbosity": "high", "logit_bias": {"50256": -100},
+    "reasoning_effort": "low", "verbosity": "high", "logit_bias": {"50256": -100}, "top_k": 5, "min_p": 0.5,
+    "repetition_penalty": 1.5, "reasoning": {"effort": "low", "max_tokens": 5, "enabled": True, "exclude": True},
+    "moderation": {"policy": {"input": {"mode": "score"}, "output": {"mode": "score"}}},
 }  # fmt: skip
 # Those that are refused, whatever they hold, and those that are not.
 NEVER_TAKEN = {"functions", "function_call", "audio"}

@@ -3,6 +3,7 @@ import pytest
 from edge.wire.responses import duration, error_headers, rate_headers
 from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,9 @@ def test_refusal_by_tokens_tells_that_requests_are_left() -> None:
         "limit_tokens": 1000, "remaining_tokens": 0, "reset_tokens_ms": 60_000,
         "figure_of_a_newer_metering": 1,
     }  # fmt: skip
-    refusal = LegatoError(Reason.RATE_LIMITED, "Too many tokens.", retry_after_s=6.001, figures=figures)
+    refusal = LegatoError(
+        Reason.RATE_LIMITED, Sentence.verbatim("Too many tokens."), retry_after_s=6.001, figures=figures
+    )
     headers = dict(error_headers(refusal))
     assert headers[b"retry-after"] == b"7"
     assert headers[b"x-ratelimit-remaining-requests"] == b"199"

@@ -1,5 +1,7 @@
 """Tools, and which of them has to be called."""
 
+import msgspec
+
 from edge.wire.chat_request import MOST_TOOLS
 from tests.edge.wire.chat_bodies import TOOL, decode, refusal_of
 
@@ -26,6 +28,18 @@ def test_choice_of_tools_is_not_passed_on_without_tools_but_known() -> None:
         assert (body.tool_choice_json, body.names_tool_choice) == (b"", True)
     assert not decode(tool_choice=None).names_tool_choice
     assert not decode().names_tool_choice
+
+
+def test_choice_among_some_of_the_tools_is_passed_on_and_names_none_that_is_not_there() -> None:
+    """A client narrows its tools so without changing what a prompt cache has."""
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "weather"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    body = decode(tools=[TOOL], tool_choice=choice)
+    assert msgspec.json.decode(body.tool_choice_json) == choice
+    allowed["tools"] = [{"type": "function", "function": {"name": "other"}}]
+    assert refusal_of(tools=[TOOL], tool_choice=choice).param == "tool_choice"
+    allowed["tools"] = []
+    assert refusal_of(tools=[TOOL], tool_choice=choice).param == "tool_choice.allowed_tools.tools"
 
 
 def test_more_tools_than_the_most_are_refused() -> None:

@@ -45,6 +45,7 @@ from legato_protos.client import (
     function,
 )
 from services.chassis import errors
+from services.chassis.sentence import Sentence
 from tests.support.certificates import Authority
 from tests.support.servers.chat_service import REQUEST_ID, ScriptedChatService
 from tests.support.waiting import until
@@ -196,7 +197,9 @@ async def test_a_client_is_for_a_key_or_an_account(
 
 
 async def test_a_refusal_is_raised_with_all_that_is_known_of_it(client: Any, service: ScriptedChatService) -> None:
-    refusal = errors.LegatoError(errors.Reason.RATE_LIMITED, "Too fast.", param="messages", retry_after_s=2.5)
+    refusal = errors.LegatoError(
+        errors.Reason.RATE_LIMITED, Sentence.verbatim("Too fast."), param="messages", retry_after_s=2.5
+    )
     for call in (lambda: result(client.complete("Hi")), lambda: deltas(client.stream("Hi"))):
         service.refusals.append(refusal)
         with pytest.raises(LimitError) as raised:
@@ -208,7 +211,7 @@ async def test_a_refusal_is_raised_with_all_that_is_known_of_it(client: Any, ser
 
 
 async def test_out_of_credit_has_a_class_of_its_own(client: Any, service: ScriptedChatService) -> None:
-    service.refusals.append(errors.LegatoError(errors.Reason.CREDITS_EXHAUSTED, "Nothing is left."))
+    service.refusals.append(errors.LegatoError(errors.Reason.CREDITS_EXHAUSTED, Sentence.verbatim("Nothing is left.")))
     with pytest.raises(OutOfCreditError, match="CREDITS_EXHAUSTED: Nothing is left"):
         await result(client.complete("Hi"))
 
@@ -232,7 +235,9 @@ async def test_what_was_not_available_is_repeated_under_the_same_idempotency_key
 
 
 async def test_the_service_can_forbid_repeats(client: Any, service: ScriptedChatService) -> None:
-    service.refusals.append(errors.LegatoError(errors.Reason.MAINTENANCE, "Until noon.", retry_after_s=3600))
+    service.refusals.append(
+        errors.LegatoError(errors.Reason.MAINTENANCE, Sentence.verbatim("Until noon."), retry_after_s=3600)
+    )
     service.pushback = (("grpc-retry-pushback-ms", "-1"),)
     with pytest.raises(UnavailableError) as raised:
         await result(client.complete("Hi"))

@@ -9,6 +9,7 @@ from google.rpc.status_pb2 import Status
 
 from legato_protos.client.errors import LegatoError, LimitError, OutOfCreditError, Reason, error_from
 from services.chassis import errors
+from services.chassis.sentence import Sentence
 
 
 class Failure(grpc.RpcError):
@@ -42,20 +43,22 @@ def test_reasons_are_those_of_the_table_of_errors() -> None:
 
 @pytest.mark.parametrize("reason", errors.Reason)
 def test_every_reason_arrives(reason: errors.Reason) -> None:
-    error = error_from(failure(errors.LegatoError(reason, "The message.", param="model", original_request_id="abc")))
+    error = error_from(
+        failure(errors.LegatoError(reason, Sentence.verbatim("The message."), param="model", original_request_id="abc"))
+    )
     assert (error.reason, error.message, error.param) == (reason.value, "The message.", "model")
     assert (error.original_request_id, error.retry_after_s, error.request_id) == ("abc", None, None)
 
 
 def test_running_out_of_credit_differs_from_other_preconditions() -> None:
-    spent = errors.LegatoError(errors.Reason.SPEND_LIMIT_SPENT, "All of it.")
-    stepped = errors.LegatoError(errors.Reason.STEP_UP_REQUIRED, "Sign in again.")
+    spent = errors.LegatoError(errors.Reason.SPEND_LIMIT_SPENT, Sentence.verbatim("All of it."))
+    stepped = errors.LegatoError(errors.Reason.STEP_UP_REQUIRED, Sentence.verbatim("Sign in again."))
     assert isinstance(error_from(failure(spent)), OutOfCreditError)
     assert type(error_from(failure(stepped))) is LegatoError
 
 
 def test_a_reason_of_a_newer_service_is_kept_as_are_its_class_and_message() -> None:
-    limited = errors.LegatoError(errors.Reason.RATE_LIMITED, "Too fast.", retry_after_s=1.5)
+    limited = errors.LegatoError(errors.Reason.RATE_LIMITED, Sentence.verbatim("Too fast."), retry_after_s=1.5)
     status = errors.to_status(limited)
     status.details[0].Pack(ErrorInfo(reason="MADE_UP_LATER", domain="legato"))
     error = error_from(Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, status))
@@ -65,7 +68,7 @@ def test_a_reason_of_a_newer_service_is_kept_as_are_its_class_and_message() -> N
 
 
 def test_a_reason_of_another_domain_is_none_of_ours() -> None:
-    status = errors.to_status(errors.LegatoError(errors.Reason.UNAVAILABLE, "Away."))
+    status = errors.to_status(errors.LegatoError(errors.Reason.UNAVAILABLE, Sentence.verbatim("Away.")))
     status.details[0].Pack(ErrorInfo(reason="RATE_LIMITED", domain="proxy.example"))
     assert error_from(Failure(grpc.StatusCode.UNAVAILABLE, status)).reason is Reason.UNAVAILABLE
 

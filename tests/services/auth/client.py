@@ -7,6 +7,7 @@ import pytest
 
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.rpc.channel import errors_of
 
@@ -18,9 +19,9 @@ WatchCall = grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]
 class AuthClient:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.auth = pb_grpc.AuthServiceStub(channel)
-        self.accounts = pb_grpc.AccountAdminServiceStub(channel)
+        self.accounts = AccountAdminServiceStub(channel)
         self.keys = pb_grpc.KeyAdminServiceStub(channel)
-        self.maintenance = pb_grpc.MaintenanceAdminServiceStub(channel)
+        self.maintenance = pb_grpc.AuthServiceStub(channel)
 
     async def create_account(self, name: str = "Acme") -> pb.Account:
         with errors_of("auth"):

@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc, callers_pb2_grpc, credentials_pb2_grpc
+from legato_protos.auth.v1 import accounts_pb2_grpc, auth_pb2, auth_pb2_grpc, credentials_pb2_grpc
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from legato_protos.type.v1.access_token_pb2 import AccountRole
@@ -40,21 +40,21 @@ class Console:
     def __init__(self, console: grpc.aio.Channel, admin: grpc.aio.Channel) -> None:
         self.console_channel = console
         self.admin_channel = admin
-        self.sign_in = pb_grpc.SignInServiceStub(console)
-        self.user = pb_grpc.UserServiceStub(console)
-        self.account = pb_grpc.AccountServiceStub(console)
+        self.sign_in = credentials_pb2_grpc.SignInServiceStub(console)
+        self.user = credentials_pb2_grpc.UserServiceStub(console)
+        self.account = accounts_pb2_grpc.AccountAdminServiceStub(console)
         self.key_admin = auth_pb2_grpc.KeyAdminServiceStub(console)
-        self.account_admin = auth_pb2_grpc.AccountAdminServiceStub(console)
+        self.account_admin = accounts_pb2_grpc.AccountAdminServiceStub(console)
         self.audit = pb_grpc.AuditServiceStub(console)
         self.admin_audit = pb_grpc.AuditServiceStub(admin)
-        self.methods = credentials_pb2_grpc.SignInMethodServiceStub(console)
-        self.credentials = credentials_pb2_grpc.CredentialServiceStub(console)
+        self.methods = credentials_pb2_grpc.SignInServiceStub(console)
+        self.credentials = credentials_pb2_grpc.UserServiceStub(console)
         self.operators = pb_grpc.UserAdminServiceStub(console)
         self.admin = pb_grpc.UserAdminServiceStub(admin)
-        self.accounts = auth_pb2_grpc.AccountAdminServiceStub(admin)
+        self.accounts = accounts_pb2_grpc.AccountAdminServiceStub(admin)
         self.keys = auth_pb2_grpc.KeyAdminServiceStub(admin)
         self.auth = auth_pb2_grpc.AuthServiceStub(admin)
-        self.callers = callers_pb2_grpc.CallerAdminServiceStub(admin)
+        self.callers = auth_pb2_grpc.KeyAdminServiceStub(admin)
 
     async def call(self, method: Any, request: Any, token: bytes | None = None) -> Any:
         with errors_of("auth"):
@@ -92,7 +92,7 @@ class Console:
 async def call_directly(auth: AuthService, request: Any, by: Access | None = None) -> Any:
     """Calls the RPC of a request at its servicer, without a socket."""
     method = type(request).__name__.removesuffix("Request")
-    servicer = next(each for each in auth.servicers if method in vars(type(each)))
+    servicer = next(each for each in auth.servicers if hasattr(each, method))
     before = current_access.set(by)
     try:
         return await getattr(servicer, method)(request, None)

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
 from services.chassis.rpc.channel import open_sync_channel
 
 PEPPER = "5e" * 32
@@ -53,7 +54,7 @@ def stop(process: subprocess.Popen[str]) -> str:
 def test_process_serves_keys_keeps_them_and_writes_no_secret_anywhere(socket_folder: Path) -> None:
     with running(socket_folder) as (process, channel):
         assert is_serving(channel)
-        account = pb_grpc.AccountAdminServiceStub(channel).CreateAccount(pb.CreateAccountRequest(name="Acme")).account
+        account = AccountAdminServiceStub(channel).CreateAccount(pb.CreateAccountRequest(name="Acme")).account
         keys = pb_grpc.KeyAdminServiceStub(channel)
         created = [keys.CreateKey(pb.CreateKeyRequest(account_id=account.account_id, name="laptop")) for _ in range(2)]
         verify = pb_grpc.AuthServiceStub(channel).Verify

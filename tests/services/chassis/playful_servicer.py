@@ -10,6 +10,7 @@ import grpc.aio
 from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
+from services.chassis.sentence import Sentence
 
 CANARY = "what-was-said"
 
@@ -25,7 +26,9 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
     async def Verify(self, request: auth_pb2.VerifyRequest, context: Any) -> auth_pb2.VerifyResponse:
         match request.api_key:
             case "refused":
-                raise LegatoError(Reason.KEY_INVALID, "The key is not valid.", retry_after_s=self.retry_after_s)
+                raise LegatoError(
+                    Reason.KEY_INVALID, Sentence.verbatim("The key is not valid."), retry_after_s=self.retry_after_s
+                )
             case "broken":
                 raise RuntimeError(CANARY)
             case "cancelled":
@@ -40,7 +43,7 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
                 case 1:
                     yield auth_pb2.WatchResponse(echoed_ping_no=1)
                 case 2:
-                    raise LegatoError(Reason.SATURATED, "Later, please.")
+                    raise LegatoError(Reason.SATURATED, Sentence.verbatim("Later, please."))
                 case 3:
                     raise RuntimeError(CANARY)
                 case 4:
@@ -56,6 +59,15 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
 
     async def ListCallerKeys(self, request: Any, context: Any) -> auth_pb2.ListCallerKeysResponse:
         return auth_pb2.ListCallerKeysResponse()
+
+    async def StartMaintenance(self, request: Any, context: Any) -> auth_pb2.StartMaintenanceResponse:
+        return auth_pb2.StartMaintenanceResponse()
+
+    async def EndMaintenance(self, request: Any, context: Any) -> auth_pb2.EndMaintenanceResponse:
+        return auth_pb2.EndMaintenanceResponse()
+
+    async def GetMaintenance(self, request: Any, context: Any) -> auth_pb2.GetMaintenanceResponse:
+        return auth_pb2.GetMaintenanceResponse()
 
     async def _wait_for_ever(self) -> None:
         self.waiting.set()

@@ -5,6 +5,7 @@ from google.rpc.status_pb2 import Status
 
 from services.chassis import errors
 from services.chassis.errors import LegatoError, Reason, from_status, to_status
+from services.chassis.sentence import Sentence
 
 
 def test_every_reason_travels_by_its_name() -> None:
@@ -20,7 +21,12 @@ def test_every_row_is_an_error_on_both_wires() -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_an_error_arrives_as_it_was_raised(reason: Reason) -> None:
     raised = LegatoError(
-        reason, "The message.", param="messages", retry_after_s=2.5, original_request_id="a1", figures={"limit": 3}
+        reason,
+        Sentence.verbatim("The message."),
+        param="messages",
+        retry_after_s=2.5,
+        original_request_id="a1",
+        figures={"limit": 3},
     )
 
     arrived = from_status(Status.FromString(to_status(raised).SerializeToString()))
@@ -30,14 +36,37 @@ def test_an_error_arrives_as_it_was_raised(reason: Reason) -> None:
     assert (arrived.original_request_id, arrived.figures) == ("a1", {"limit": 3})
 
 
+def test_the_sentence_of_an_error_arrives_with_its_id_and_figures() -> None:
+    raised = LegatoError(Reason.REQUEST_INVALID, Sentence("note_length", most=4000), figures={"limit": 3})
+
+    status = to_status(raised)
+    arrived = from_status(status).sentence
+
+    assert (arrived.id, arrived.figures) == ("note_length", {"most": "4000"})
+    assert str(arrived) == status.message == "A note must have 1 to 4,000 characters."
+    # Earlier releases take all of this for numbers.
+    info = error_details_pb2.ErrorInfo()
+    status.details[0].Unpack(info)
+    assert dict(info.metadata) == {"limit": "3"}
+
+
+def test_the_english_words_of_an_earlier_release_arrive_without_an_id() -> None:
+    status = Status(code=3, message="A note must be short.")
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="REQUEST_INVALID", domain=errors.DOMAIN))
+
+    arrived = from_status(status).sentence
+
+    assert (arrived.id, str(arrived)) == ("", "A note must be short.")
+
+
 def test_what_was_not_said_stays_absent() -> None:
-    arrived = from_status(to_status(LegatoError(Reason.RATE_LIMITED, "Slow down.")))
+    arrived = from_status(to_status(LegatoError(Reason.RATE_LIMITED, Sentence.verbatim("Slow down."))))
 
     assert (arrived.param, arrived.retry_after_s, arrived.original_request_id) == (None, None, None)
 
 
 def test_the_status_carries_the_grpc_code_of_its_reason() -> None:
-    status = to_status(LegatoError(Reason.CREDITS_EXHAUSTED, "No credit."))
+    status = to_status(LegatoError(Reason.CREDITS_EXHAUSTED, Sentence.verbatim("No credit.")))
 
     assert status.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
 

@@ -59,4 +59,4 @@ def test_verdict_names_the_model_that_fails_more_often_unless_it_may_be_chance(
     old: tuple[int, int], new: tuple[int, int], verdict: str
 ) -> None:
     told = [outcomes_of("old", *old), outcomes_of("new", *new)]
-    assert compare(sum_outcomes("old", told), sum_outcomes("new", told)) == verdict
+    assert str(compare(sum_outcomes("old", told), sum_outcomes("new", told))) == verdict

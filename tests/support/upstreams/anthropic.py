@@ -200,7 +200,8 @@ def _check_tools(request: dict[str, Any]) -> None:
     require(choice["type"] in ("auto", "any", "tool", "none"), "tool_choice: unknown type")
     require(choice["type"] != "tool" or choice["name"] in names, "tool_choice: tool not found")
     is_forced = choice["type"] in ("any", "tool")
-    require(not (is_forced and "thinking" in request), "Thinking may not be enabled when tool_choice forces tool use.")
+    thinks = request.get("thinking", {}).get("type") == "enabled"
+    require(not (is_forced and thinks), "Thinking may not be enabled when tool_choice forces tool use.")
 
 
 def _check_messages(messages: list[dict[str, Any]], tool_names: set[str]) -> None:

@@ -22,6 +22,7 @@ from services.auth.keys.store import callers as stored
 from services.auth.keys.store.keys import add_key_without_secret
 from services.chassis.access_tokens import Access
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 SCOPES: Final = tuple(Scope)
 
@@ -35,7 +36,7 @@ class Callers(Domain):
         checked, now_us = checks.limits(limits), self.now_us()
         key_checks.caller_name(caller)
         if all_accounts == bool(account_id):
-            raise checks.refusal("account_id", "Grant one account or all accounts.")
+            raise checks.refusal("account_id", Sentence("grant_one_or_all"))
 
         def apply(connection: Connection) -> CallerGrant:
             if account_id:
@@ -120,7 +121,7 @@ def make_key(connection: Connection, caller: str, account_id: str, now_us: int) 
 
 
 def not_granted() -> LegatoError:
-    return LegatoError(Reason.CALLER_NOT_GRANTED, "This caller may not call for this account.")
+    return LegatoError(Reason.CALLER_NOT_GRANTED, Sentence("caller_not_granted"))
 
 
 def _add_key(connection: Connection, grant: CallerGrant, account_id: str, now_us: int) -> None:

@@ -2,13 +2,14 @@
 
 from dataclasses import asdict
 
-from services.auth.keys.records import CallerGrant, Key
+from services.auth.keys.records import NO_SPEND_LIMITS, CallerGrant, Key, KeySpendLimits
 from services.chassis.changes import Change, Settings, changes_between
 
 
-def key_changes(before: Key | None, after: Key) -> list[Change]:
-    """Returns which settings of a key differ; None: it is new."""
-    return changes_between(_settings_of_key(before) if before else {}, _settings_of_key(after))
+def key_changes(before: Key | None, after: Key, spend_limits: KeySpendLimits = NO_SPEND_LIMITS) -> list[Change]:
+    """Returns which settings of a key differ; None: it is new, and has these spend limits."""
+    spending = {f"spend_{name}": nanos for name, nanos in asdict(spend_limits).items()}
+    return changes_between(_settings_of_key(before) if before else {}, {**_settings_of_key(after), **spending})
 
 
 def grant_changes(before: CallerGrant | None, after: CallerGrant) -> list[Change]:

@@ -5,10 +5,11 @@ neither gives a key more than the account has.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, NamedTuple
 
+from legato_protos.metering.v1.spend_limits_pb2 import Spend
 from services.auth.core import checks, key_format, paging
 from services.auth.core.paging import Position
 from services.auth.core.parts import Domain, Parts, is_operator, reads
@@ -17,15 +18,17 @@ from services.auth.core.store import Connection, get
 from services.auth.core.store import accounts as stored_accounts
 from services.auth.core.store import users as stored_users
 from services.auth.core.times import to_micros
-from services.auth.keys.records import Key, PepperUse, Scope
+from services.auth.keys.records import NO_SPEND_LIMITS, Key, KeySpendLimits, PepperUse, Scope
 from services.auth.keys.rules import checks as key_checks
 from services.auth.keys.rules.changes import key_changes
 from services.auth.keys.rules.names import base_of, name_of_successor
+from services.auth.keys.rules.spend_limits import SpendLimiter
 from services.auth.keys.store import keys as stored
 from services.auth.keys.store.keys import ALL_KEYS, KeyChoice
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.sentence import Sentence
 
 # Begins the token of a page before another.
 _BACKWARDS: Final = "~"
@@ -44,6 +47,7 @@ class IssuedKey(NamedTuple):
     shown: ShownKey
     # Shown to its owner once, and not stored; empty if the form has created the key before.
     secret: str
+    spend_limits: KeySpendLimits = NO_SPEND_LIMITS
 
 
 class KeyPage(NamedTuple):
@@ -73,9 +77,14 @@ class KeyTemplate(NamedTuple):
     replaces_key_id: str | None = None
 
 
+# Limits what a key may spend that is created next, by its id; returns the limits.
+LimitSpending = Callable[[str], Awaitable[KeySpendLimits]]
+
+
 class Keys(Domain):
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, limiter: SpendLimiter) -> None:
         super().__init__(parts)
+        self._limiter = limiter
         self.service_limits = parts.service_limits
 
     async def create(
@@ -88,16 +97,24 @@ class Keys(Domain):
         expires_after_days: int | None = None,
         limits: Mapping[str, int] = {},
         allowed_classes: ClassAllowance = ALL_CLASSES,
+        spend_limits: Mapping[str, int] = {},
         form_id: str = "",
     ) -> IssuedKey:
+        """Creates a key with all that limits it. Without spend limits, metering may be away."""
         template = KeyTemplate(
             checks.key_name(name),
             key_checks.scopes(scopes),
             replace(NO_LIMITS, **checks.limits(limits)),
             allowed_classes,
         )
+
+        def limit(key_id: str) -> Awaitable[KeySpendLimits]:
+            return self._limiter.limit_new(account_id, key_id, limits_given)
+
+        limits_given = key_checks.spend_limits(spend_limits)
+        limiting = limit if limits_given != NO_SPEND_LIMITS else None
         return await self._issue(
-            by, "key.created", account_id, lambda connection: template, expires_after_days, form_id
+            by, "key.created", account_id, lambda connection: template, limiting, expires_after_days, form_id
         )
 
     async def rotate(
@@ -109,8 +126,8 @@ class Keys(Domain):
         expires_after_days: int | None = None,
         form_id: str = "",
     ) -> IssuedKey:
-        """Returns a new key like an existing one, which stays valid. Its name has a number, by which lists and reports
-        tell the two apart."""
+        """Returns a new key like an existing one, which stays valid; both count for the same spend limits. Its name has
+        a number, by which lists and reports tell the two apart."""
 
         def like(connection: Connection) -> KeyTemplate:
             before = self._find(connection, by, key_id, account_id)
@@ -120,7 +137,10 @@ class Keys(Domain):
             name = name_of_successor(named, stored.names_like(connection, account_id, base_of(named)))
             return KeyTemplate(name, before.scopes, before.limits, before.allowed_classes, key_id)
 
-        return await self._issue(by, "key.rotated", account_id, like, expires_after_days, form_id)
+        def share(new_key_id: str) -> Awaitable[KeySpendLimits]:
+            return self._limiter.share(account_id, new_key_id, key_id)
+
+        return await self._issue(by, "key.rotated", account_id, like, share, expires_after_days, form_id)
 
     async def rename(self, by: Access | None, key_id: str, name: str) -> ShownKey:
         checked = checks.key_name(name)
@@ -199,14 +219,14 @@ class Keys(Domain):
             by_id[successor.key_id] if successor else None,
         )
 
-    @reads
-    def attest(self, connection: Connection, by: Access, key_id: str) -> Access:
-        """Returns claims that also name a key of the account, for services that do not know whose a key is."""
-        key = self._find(connection, by, key_id, by.account_id)
-        # Owners decide what playgrounds and internal programs may spend, though they cannot change their keys.
-        if by.role is not AccountRole.OWNER:
-            require_change(by, key)
-        return replace(by, key_id=key.key_id, replaced_key_id=key.replaces_key_id or "")
+    async def set_spend_limits(
+        self, by: Access | None, account_id: str, key_id: str, spend_limits: Mapping[str, int]
+    ) -> Spend:
+        """Replaces a key's spend limits. Owners also decide what playgrounds and internal programs may spend, though
+        they cannot change their keys."""
+        limits = key_checks.spend_limits(spend_limits)
+        key = await self._database.read(lambda connection: self._find(connection, by, key_id, account_id))
+        return await self._limiter.change(by, key.account_id, key_id, limits)
 
     @reads
     def count_by_pepper(self, connection: Connection) -> list[PepperUse]:
@@ -219,29 +239,26 @@ class Keys(Domain):
         action: str,
         account_id: str,
         like: Callable[[Connection], KeyTemplate],
+        limit: LimitSpending | None,
         expires_after_days: int | None,
         form_id: str,
     ) -> IssuedKey:
+        """Creates a key in one transaction, once what `limit` does holds. Were the service to end in between, metering
+        would have limits of a key that nobody has."""
         if not _FORM_ID.fullmatch(form_id):
-            raise checks.refusal("form_id", "A form's id has up to 100 letters and digits.")
+            raise checks.refusal("form_id", Sentence("form_id_invalid"))
         now, secret = self._clock.now(), key_format.mint()
         expires_at_us = key_checks.expires_at_us(now, expires_after_days)
         checks.id_of("account", account_id)
+        user_id, spend_limits = by.user_id if by else "", NO_SPEND_LIMITS
+
+        def prepare(connection: Connection) -> KeyTemplate | IssuedKey:
+            return self._prepare(connection, by, account_id, like, form_id)
 
         def issue(connection: Connection) -> IssuedKey:
-            account = stored_accounts.lock_account(connection, account_id)
-            user_id = by.user_id if by else ""
-            if not is_operator(by) and stored_users.role_in(connection, account_id, user_id) < AccountRole.MEMBER:
-                # Removed a moment ago, when the keys that they had were revoked.
-                raise role_missing()
-            before = stored.find_key_of_form(connection, account_id, form_id) if form_id else None
-            if before is not None:
-                return IssuedKey(self._shown(connection, by, [before])[0], "")
-            template = like(connection)
-            self._require_limits_within(by, template.limits, account.limits)
-            if template.replaces_key_id is None:
-                # A rotated key stays what it is: what the account no longer allows, it cannot use either way.
-                key_checks.require_classes_within(template.allowed_classes, account.allowed_classes)
+            template = prepare(connection)
+            if isinstance(template, IssuedKey):
+                return template
             digest = self._peppers.digest(secret)
             key = Key(
                 key_id=secret.key_id,
@@ -255,14 +272,44 @@ class Keys(Domain):
             )
             stored.add_key(connection, key, digest, form_id or None)
             shown = self._shown(connection, by, [key])[0]
-            changes = key_changes(None, key)
+            changes = key_changes(None, key, spend_limits)
             self._audit.append(connection, action, by, account_id=account_id, object_id=key.key_id, changes=changes)
-            return IssuedKey(shown, secret.reveal())
+            return IssuedKey(shown, secret.reveal(), spend_limits)
 
+        if limit is not None:
+            prepared = await self._database.write(prepare)
+            if isinstance(prepared, IssuedKey):
+                return prepared
+            spend_limits = await limit(secret.key_id)
         issued = await self._database.write(issue)
         if issued.secret:
             self._log.info(action, account_id=account_id, key_id=secret.key_id)
         return issued
+
+    def _prepare(
+        self,
+        connection: Connection,
+        by: Access | None,
+        account_id: str,
+        like: Callable[[Connection], KeyTemplate],
+        form_id: str,
+    ) -> KeyTemplate | IssuedKey:
+        """Returns what a new key is to be, or the one that the form has created before; raises if the caller may not
+        create it."""
+        account = stored_accounts.lock_account(connection, account_id)
+        user_id = by.user_id if by else ""
+        if not is_operator(by) and stored_users.role_in(connection, account_id, user_id) < AccountRole.MEMBER:
+            # Removed a moment ago, when the keys that they had were revoked.
+            raise role_missing()
+        before = stored.find_key_of_form(connection, account_id, form_id) if form_id else None
+        if before is not None:
+            return IssuedKey(self._shown(connection, by, [before])[0], "")
+        template = like(connection)
+        self._require_limits_within(by, template.limits, account.limits)
+        if template.replaces_key_id is None:
+            # A rotated key stays what it is: what the account no longer allows, it cannot use either way.
+            key_checks.require_classes_within(template.allowed_classes, account.allowed_classes)
+        return template
 
     async def _change(self, by: Access | None, action: str, key_id: str, change: Callable[[Key], Key]) -> ShownKey:
         def apply(connection: Connection) -> ShownKey:
@@ -302,8 +349,7 @@ class Keys(Domain):
         for name, own, *others in zip(names, limits.values, of_account.values, self.service_limits.values, strict=True):
             is_above = own is not None and any(other is not None and own > other for other in others)
             if is_above and not is_operator(by):
-                message = "A key's limit cannot be above the account's, nor above the service's."
-                raise LegatoError(Reason.REQUEST_INVALID, message, param=name)
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_limit_above_account"), param=name)
 
     def _shown(self, connection: Connection, by: Access | None, found: list[Key]) -> list[ShownKey]:
         names = stored_users.names_of(connection, [key.created_by for key in found])

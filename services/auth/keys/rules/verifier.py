@@ -13,11 +13,12 @@ from services.auth.keys.rules.callers import make_key, not_granted, require_gran
 from services.auth.keys.store.epochs import find_refused_keys
 from services.auth.keys.store.keys import find_holder, find_holder_of_caller
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # One message for malformed, unknown, revoked, expired and guessed keys: it gives no hint for guessing.
-REFUSAL: Final = "This API key is not valid."
+REFUSAL: Final = Sentence("key_invalid")
 
-SUSPENDED: Final = "This account is suspended."
+SUSPENDED: Final = Sentence("account_suspended")
 
 
 @dataclass(frozen=True, slots=True)

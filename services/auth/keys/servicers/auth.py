@@ -1,4 +1,4 @@
-"""Implements the RPCs of AuthService: converts messages to calls of the domain, and back."""
+"""Implements the RPCs of AuthService for edges: converts messages to calls of the domain, and back."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -7,16 +7,18 @@ from typing import Any
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.core.messages import from_allowance
+from services.auth.core.parts import Parts
 from services.auth.keys.rules.callers import Callers
 from services.auth.keys.rules.verifier import Verified, Verifier
 from services.auth.keys.rules.watch import Heartbeat, Ping, Watches
-from services.auth.keys.servicers.maintenance import to_maintenance
+from services.auth.keys.servicers.maintenance import MaintenanceMethods, to_maintenance
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 
-class AuthServicer(pb_grpc.AuthServiceServicer):
-    def __init__(self, verifier: Verifier, callers: Callers, watches: Watches) -> None:
+class AuthServicer(MaintenanceMethods, pb_grpc.AuthServiceServicer):
+    def __init__(self, parts: Parts, verifier: Verifier, callers: Callers, watches: Watches) -> None:
+        super().__init__(parts)
         self._verifier = verifier
         self._callers = callers
         self._watches = watches

@@ -1,7 +1,6 @@
-"""Implements the RPCs of CallerAdminService: converts messages to calls of the domain, and back."""
+"""Implements the RPCs of KeyAdminService for internal programs: converts messages to calls of the domain, and back."""
 
 from legato_protos.auth.v1 import callers_pb2 as pb
-from legato_protos.auth.v1 import callers_pb2_grpc as pb_grpc
 from services.auth.core.messages import LIMITS, given
 from services.auth.keys.records import CallerGrant
 from services.auth.keys.rules.callers import Callers
@@ -10,7 +9,7 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 
-class CallerAdminServicer(pb_grpc.CallerAdminServiceServicer):
+class CallerMethods:
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
 

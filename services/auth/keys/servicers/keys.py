@@ -1,28 +1,33 @@
-"""Implements the RPCs of KeyAdminService: converts messages to calls of the domain, and back.
+"""Implements the RPCs of KeyAdminService for keys: converts messages to calls of the domain, and back.
 
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
 
-from collections.abc import Callable
+from typing import Any, Final
 
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
-from services.auth.core.messages import LIMITS, from_allowance, given, given_classes, required_access, to_account
+from legato_protos.metering.v1.spend_limits_pb2 import SpendLimits
+from services.auth.core.messages import LIMITS, from_allowance, given, given_classes, to_account
 from services.auth.core.records.accounts import ALL_CLASSES
 from services.auth.core.times import DAY_US
 from services.auth.keys.records import Scope
 from services.auth.keys.rules import checks as key_checks
-from services.auth.keys.rules.keys import Keys, ShownKey
+from services.auth.keys.rules.callers import Callers
+from services.auth.keys.rules.keys import IssuedKey, Keys, ShownKey
+from services.auth.keys.servicers.callers import CallerMethods
 from services.auth.keys.store.keys import KeyChoice
-from services.chassis.access_tokens import AccessTokenSigner, current_access
+from services.chassis.access_tokens import current_access
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
+SPEND_LIMITS: Final = ("day_nanos", "month_nanos", "total_nanos")
 
-class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
-    def __init__(self, keys: Keys, require_signer: Callable[[], AccessTokenSigner]) -> None:
+
+class KeyAdminServicer(CallerMethods, pb_grpc.KeyAdminServiceServicer):
+    def __init__(self, keys: Keys, callers: Callers) -> None:
+        super().__init__(callers)
         self._keys = keys
-        self._require_signer = require_signer
 
     async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
         issued = await self._keys.create(
@@ -32,10 +37,11 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             scopes=map(_to_scope, request.scopes),
             limits=given(request, *LIMITS),
             allowed_classes=given_classes(request) or ALL_CLASSES,
+            spend_limits=given(request.spend_limits, *SPEND_LIMITS),
             form_id=request.form_id,
             **given(request, "expires_after_days"),
         )
-        return pb.CreateKeyResponse(key=self._to_key(issued.shown), api_key=issued.secret)
+        return pb.CreateKeyResponse(**self._to_issued(issued))
 
     async def RotateKey(self, request: pb.RotateKeyRequest, context: Context) -> pb.RotateKeyResponse:
         issued = await self._keys.rotate(
@@ -45,7 +51,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             form_id=request.form_id,
             **given(request, "expires_after_days"),
         )
-        return pb.RotateKeyResponse(key=self._to_key(issued.shown), api_key=issued.secret)
+        return pb.RotateKeyResponse(**self._to_issued(issued))
 
     async def RenameKey(self, request: pb.RenameKeyRequest, context: Context) -> pb.RenameKeyResponse:
         shown = await self._keys.rename(current_access.get(), request.key_id, request.name)
@@ -91,17 +97,23 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             replaced_by=self._to_key(found.replaced_by) if found.replaced_by else None,
         )
 
-    async def CreateKeyAccessToken(
-        self, request: pb.CreateKeyAccessTokenRequest, context: Context
-    ) -> pb.CreateKeyAccessTokenResponse:
-        access = await self._keys.attest(required_access(), request.key_id)
-        return pb.CreateKeyAccessTokenResponse(access_token=self._require_signer().sign(access))
+    async def SetKeySpendLimits(
+        self, request: pb.SetKeySpendLimitsRequest, context: Context
+    ) -> pb.SetKeySpendLimitsResponse:
+        spend = await self._keys.set_spend_limits(
+            current_access.get(), request.account_id, request.key_id, given(request.spend_limits, *SPEND_LIMITS)
+        )
+        return pb.SetKeySpendLimitsResponse(spend=spend)
 
     async def CountKeysByPepper(
         self, request: pb.CountKeysByPepperRequest, context: Context
     ) -> pb.CountKeysByPepperResponse:
         counts = await self._keys.count_by_pepper()
         return pb.CountKeysByPepperResponse(counts=[to_message(pb.PepperCount, use) for use in counts])
+
+    def _to_issued(self, issued: IssuedKey) -> dict[str, Any]:
+        limits = to_message(SpendLimits, issued.spend_limits)
+        return {"key": self._to_key(issued.shown), "api_key": issued.secret, "spend_limits": limits}
 
     def _to_key(self, shown: ShownKey) -> pb.Key:
         key = shown.key

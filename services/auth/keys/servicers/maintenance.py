@@ -1,10 +1,9 @@
-"""Implements the RPCs of MaintenanceAdminService: an operator stops new chats, on every edge and without a restart."""
+"""Implements the RPCs of maintenance: an operator stops new chats, on every edge and without a restart."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from legato_protos.auth.v1 import auth_pb2 as pb
-from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.core import checks
 from services.auth.core.parts import Domain
 from services.auth.core.store import Connection
@@ -16,7 +15,7 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 
-class MaintenanceAdminServicer(Domain, pb_grpc.MaintenanceAdminServiceServicer):
+class MaintenanceMethods(Domain):
     async def StartMaintenance(
         self, request: pb.StartMaintenanceRequest, context: Context
     ) -> pb.StartMaintenanceResponse:

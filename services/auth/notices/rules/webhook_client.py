@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from services.auth.core.checks import refusal
 from services.auth.core.outbound_http import OutboundHttp, RequestFailed, is_link_local, is_public
+from services.chassis.sentence import Sentence
 
 TIMEOUT_S: Final = 10.0
 # Deliveries that may run at once.
@@ -29,21 +30,21 @@ def checked_url(given: str, *, allows_private: bool) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise refusal("url", "This is not an address.") from None
+        raise refusal("url", Sentence("address_invalid")) from None
     if len(url) > URL_LENGTH_MOST or not url.isascii() or not url.isprintable() or " " in url:
-        raise refusal("url", "This is not an address.")
+        raise refusal("url", Sentence("address_invalid"))
     if parts.scheme != "https" and not (parts.scheme == "http" and allows_private):
-        raise refusal("url", "A webhook's address must start with https://.")
+        raise refusal("url", Sentence("webhook_not_https"))
     if not parts.hostname or port == 0 or "@" in parts.netloc or parts.fragment:
-        raise refusal("url", "A webhook's address must be https://HOST/PATH, without a password or a fragment.")
+        raise refusal("url", Sentence("webhook_address_form"))
     try:
         address = ipaddress.ip_address(parts.hostname)
     except ValueError:
         return url
     if not allows_private and not is_public(str(address)):
-        raise refusal("url", "A webhook's address must be reachable from the internet.")
+        raise refusal("url", Sentence("webhook_not_public"))
     if is_link_local(str(address)):
-        raise refusal("url", "A webhook's address must not be link-local, nor that of a metadata service.")
+        raise refusal("url", Sentence("webhook_link_local"))
     return url
 
 

@@ -1,4 +1,4 @@
-"""The words of notices: one sentence each. They name keys and figures, never anything that was said in a chat."""
+"""The words of notices: one sentence each. They name keys and figures, never anything that was in a chat."""
 
 import hashlib
 from typing import Any, Final
@@ -7,6 +7,7 @@ import msgspec
 
 from services.auth.core.times import from_micros
 from services.auth.notices.records import Kind, OwnerNotice
+from services.chassis.sentence import Sentence
 
 _PERIODS: Final = {"day": "daily", "month": "monthly", "total": "total"}
 SUBJECTS: Final = {
@@ -34,26 +35,34 @@ def make_notice(
         "account_id": account_id,
         "key_id": key_id or None,
         "key_name": key_name or None,
-        "summary": summarise(kind, key_name or key_id, data),
+        "summary": str(_summarise(kind, key_name or key_id, data)),
         "data": data,
     }
     return OwnerNotice(notice_id, account_id, kind, key_id, msgspec.json.encode(body).decode(), now_us)
 
 
-def summarise(kind: str, key_name: str, data: dict[str, Any]) -> str:
+def sentence_of(notice: OwnerNotice) -> Sentence:
+    """Returns the summary as a sentence, for readers of another language."""
+    told = notice.content
+    return _summarise(notice.kind, told.key_name or told.key_id or "", told.data)
+
+
+def _summarise(kind: str, key: str, data: dict[str, Any]) -> Sentence:
     if kind == "balance.low":
-        return f"The balance is ${data['balance_usd']}, which is below ${data['threshold_usd']}."
-    if kind.startswith("spend_limit."):
-        whose = f"The key {key_name}" if key_name else "The account"
-        limit = f"its {_PERIODS[data['period']]} spend limit of ${data['limit_usd']}"
-        if kind == "spend_limit.reached":
-            return f"{whose} has reached {limit}: requests are refused."
-        return f"{whose} has spent ${data['spent_usd']} of {limit}."
+        return Sentence("notice_low_balance", balance=data["balance_usd"], threshold=data["threshold_usd"])
+    if kind == "spend_limit.reached":
+        limit = {"period": _PERIODS[data["period"]], "limit": data["limit_usd"]}
+        return (
+            Sentence("key_spend_limit_reached", key=key, **limit) if key else Sentence("spend_limit_reached", **limit)
+        )
+    if kind == "spend_limit.near":
+        spent = {"period": _PERIODS[data["period"]], "limit": data["limit_usd"], "spent": data["spent_usd"]}
+        return Sentence("key_spend_limit_near", key=key, **spent) if key else Sentence("spend_limit_near", **spent)
     if kind == "key.expires_soon":
-        return f"The key {key_name} expires on {data['expires_at'][:10]}."
+        return Sentence("notice_key_expires", key=key, day=data["expires_at"][:10])
     if kind == "key.new_network":
-        return f"The key {key_name} was used from {data['network']}, where it had not been used before."
-    return "This is a test. Nothing has happened."
+        return Sentence("notice_key_network", key=key, network=data["network"])
+    return Sentence("notice_test")
 
 
 def advise(kind: str) -> str:

@@ -1,10 +1,10 @@
-"""Implements the RPCs of DataService: users delete themselves, owners close their account, and the command line does
-either. The account of the request was compared with that of the access token before."""
+"""Implements the RPCs by which users delete themselves, owners close their account, and the command line does either.
+
+The account of the request was compared with that of the access token before."""
 
 from typing import Final
 
-from legato_protos.auth.v1 import data_pb2 as pb
-from legato_protos.auth.v1 import data_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import accounts_pb2 as pb
 from services.auth.accounts.store import close_account
 from services.auth.core import checks, paging
 from services.auth.core.messages import required_access, to_account
@@ -22,11 +22,12 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 KEYS_ON_A_PAGE: Final = 1_000
 
 
-class DataServicer(Domain, pb_grpc.DataServiceServicer):
+class EndMethods(Domain):
     @reads
     def ListMyKeys(
         self, connection: Connection, request: pb.ListMyKeysRequest, context: Context
@@ -50,17 +51,16 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
             made = {account_id: self._leave(connection, account_id, user_id) for account_id in account_ids}
             user = stored_users.require_user(connection, user_id, locks=True)
             if by is not None and user.is_operator and lock_operators(connection) == [user_id]:
-                message = "The last operator stays: make another user an operator first."
-                raise LegatoError(Reason.REQUEST_INVALID, message)
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_operator"))
             [summary] = summarise(connection, [user])
             key_ids = [key_id for each in made.values() for key_id in each]
             stored_keys.revoke_keys(connection, key_ids, self.now_us())
             for account_id in account_ids:
-                self._append(connection, "member.removed", by, account_id, user_id)
+                self._append_end(connection, "member.removed", by, account_id, user_id)
                 for key_id in made[account_id]:
-                    self._append(connection, "key.revoked", by, account_id, key_id)
+                    self._append_end(connection, "key.revoked", by, account_id, key_id)
             # Before the session ends, whose network it has.
-            self._append(connection, "user.deleted", by, "", user_id)
+            self._append_end(connection, "user.deleted", by, "", user_id)
             return pb.DeleteUserResponse(
                 memberships=len(account_ids),
                 revoked_keys=len(key_ids),
@@ -81,7 +81,7 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
 
         def close(connection: Connection) -> pb.CloseAccountResponse:
             account, revoked, webhooks = close_account(connection, account_id, self.now_us())
-            self._append(connection, "account.closed", by, account_id, account_id)
+            self._append_end(connection, "account.closed", by, account_id, account_id)
             return pb.CloseAccountResponse(
                 account=to_account(account, self._service_limits), revoked_keys=revoked, removed_webhooks=webhooks
             )
@@ -98,10 +98,10 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
     ) -> pb.EndMembershipsResponse:
         by, account_id = current_access.get(), checks.id_of("account", request.account_id)
         if lock_account(connection, account_id).closed_at_us is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "Only a closed account has no members: close it first.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_not_closed"))
         user_ids = end_memberships(connection, account_id)
         for user_id in user_ids:
-            self._append(connection, "member.removed", by, account_id, user_id)
+            self._append_end(connection, "member.removed", by, account_id, user_id)
         return pb.EndMembershipsResponse(ended=len(user_ids))
 
     def _leave(self, connection: Connection, account_id: str, user_id: str) -> list[str]:
@@ -111,9 +111,10 @@ class DataServicer(Domain, pb_grpc.DataServiceServicer):
         is_owner = stored_users.role_in(connection, account_id, user_id) is AccountRole.OWNER
         if is_owner and count_members(connection, account_id, AccountRole.OWNER) < 2:
             name = account.name or account_id
-            message = f"You are the last owner of {name}: make another member an owner, or close the account, first."
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_owner_of", name=name))
         return stored_keys.lock_keys_made_by(connection, account_id, user_id)
 
-    def _append(self, connection: Connection, action: str, by: Access | None, account_id: str, object_id: str) -> None:
+    def _append_end(
+        self, connection: Connection, action: str, by: Access | None, account_id: str, object_id: str
+    ) -> None:
         self._audit.append(connection, action, by, account_id=account_id, object_id=object_id)

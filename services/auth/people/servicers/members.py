@@ -1,11 +1,11 @@
-"""Implements the RPCs of AccountService: manages the members of an account and its invitations, and creates playground
-tokens. The account of the request was compared with that of the access token before."""
+"""Implements the RPCs of AccountAdminService for members: manages them and invitations, and creates playground tokens.
+
+The account of the request was compared with that of the access token before."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.core import checks, codes
 from services.auth.core.messages import required_access
 from services.auth.core.parts import Domain, Parts, reads, writes
@@ -33,6 +33,7 @@ from services.chassis.load.gcra import Rate
 from services.chassis.rpc.access_check import role_missing
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 INVITATION_VALID_US: Final = 7 * DAY_US
 MEMBERS_MOST: Final = 1_000
@@ -40,7 +41,7 @@ MEMBERS_MOST: Final = 1_000
 MAILED_INVITATIONS: Final = Rate(per_minute=1, burst=50)
 
 
-class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
+class MemberMethods(Domain):
     def __init__(self, parts: Parts, mail: Mail, playground: PlaygroundTokens) -> None:
         super().__init__(parts)
         self._mail = mail
@@ -76,7 +77,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
             account = lock_account(connection, by.account_id)
             waiting = len(stored_codes.list_invitations(connection, by.account_id, now_us))
             if count_members(connection, by.account_id) + waiting >= MEMBERS_MOST:
-                raise LegatoError(Reason.REQUEST_INVALID, f"An account has at most {MEMBERS_MOST:,} members.")
+                raise LegatoError(Reason.REQUEST_INVALID, Sentence("members_most", most=MEMBERS_MOST))
             digest = self._peppers.digest_code(codes.INVITATION, codes.plain(code))
             stored_codes.add_invitation(connection, invitation, digest)
             names = stored.names_of(connection, [by.user_id])
@@ -170,7 +171,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
             raise checks.not_found("member")
         owners = count_members(connection, account_id, AccountRole.OWNER)
         if role is AccountRole.OWNER and not stays and owners < 2:
-            raise LegatoError(Reason.REQUEST_INVALID, "An account keeps at least one owner.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_keeps_owner"))
         return role
 
     def _append(

@@ -25,6 +25,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_recent
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 LINK_VALID_US: Final = 600_000_000
 FIRST_LINK_VALID_US: Final = 7 * DAY_US
@@ -45,7 +46,7 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         # invited user may have the address of another, as neither is verified.
         read_head(connection, locks=True)
         if user.email and has_email(connection, user.email):
-            raise checks.refusal("email", "There is a user with this email address already.")
+            raise checks.refusal("email", Sentence("email_taken"))
         add(connection, user)
         if role is not None:
             stored.add_member(connection, account_id, user.user_id, role, now_us)
@@ -86,7 +87,7 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
     ) -> pb.CreateSignInLinkResponse:
         user_id, expires_at_us = request.user_id, self.now_us() + LINK_VALID_US
         if self._user(connection, user_id).disabled_at_us is not None:
-            raise LegatoError(Reason.REQUEST_INVALID, "This user is disabled.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("user_disabled"))
         code = self._put_link(connection, user_id, expires_at_us)
         self._audit.append(connection, "sign_in_link.created", current_access.get(), object_id=user_id)
         return pb.CreateSignInLinkResponse(code=code, expire_time=to_timestamp(expires_at_us))
@@ -125,8 +126,7 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         if grants and by is not None:
             require_recent(by, self.now_us())
         if not grants and by is not None and lock_operators(connection) == [user_id]:
-            message = "The last operator stays: make another user an operator first."
-            raise LegatoError(Reason.REQUEST_INVALID, message)
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_operator"))
         return self._user(connection, user_id)
 
     def _changed(self, connection: Connection, action: str, user_id: str) -> pb.User:

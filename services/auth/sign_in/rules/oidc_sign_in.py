@@ -28,6 +28,7 @@ from services.auth.sign_in.store import credentials as stored
 from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 # People may have to sign in there first.
 STATE_VALID_US: Final = 600_000_000
@@ -146,7 +147,7 @@ class OidcSignIn(Domain):
     ) -> tuple[str, str, Challenge]:
         issuer = self._required_issuer()
         if origin not in self._origins:
-            raise checks.refusal("origin", "This origin is not in LEGATO_CONSOLE_URL.")
+            raise checks.refusal("origin", Sentence("origin_unknown"))
         state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
         pending = _Pending(
             nonce, verifier, self._peppers.digest_code(_BROWSER, browser).hex(), [digest.hex() for digest in invitation]
@@ -245,7 +246,5 @@ class OidcSignIn(Domain):
 
     def _required_issuer(self) -> OidcIssuer:
         if self._issuer is None:
-            raise LegatoError(
-                Reason.ENDPOINT_NOT_OFFERED, "No sign-in provider is set up: LEGATO_OIDC_ISSUER is missing."
-            )
+            raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, Sentence("sign_in_provider_missing"))
         return self._issuer

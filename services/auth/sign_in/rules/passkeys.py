@@ -19,6 +19,7 @@ from services.auth.sign_in.records import Challenge, Passkey
 from services.auth.sign_in.store import codes as stored_codes
 from services.auth.sign_in.store import passkeys as stored
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
@@ -64,7 +65,7 @@ class Passkeys:
         secret = secrets.token_bytes(32)
         known = stored.list_passkeys(connection, user.user_id)
         if len(known) >= PASSKEYS_MOST:
-            raise LegatoError(Reason.REQUEST_INVALID, f"You have {PASSKEYS_MOST} passkeys: remove one first.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("passkeys_most", most=PASSKEYS_MOST))
         options, _ = self._server(origin).register_begin(
             # Browsers show the name when there are several passkeys; the id is all that comes back.
             PublicKeyCredentialUserEntity(id=user.user_id.encode(), name=user.name, display_name=user.name),
@@ -141,7 +142,7 @@ class Passkeys:
         from fido2.webauthn import AttestationConveyancePreference, PublicKeyCredentialRpEntity
 
         if origin not in self._origins:
-            raise refusal("origin", "This origin is not in LEGATO_CONSOLE_URL.")
+            raise refusal("origin", Sentence("origin_unknown"))
         party = PublicKeyCredentialRpEntity(id=_host(origin), name=SITE_NAME)
         return Fido2Server(party, AttestationConveyancePreference.NONE, verify_origin=lambda given: given == origin)
 

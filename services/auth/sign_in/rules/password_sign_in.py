@@ -24,6 +24,7 @@ from services.auth.sign_in.store import credentials as stored
 from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access
 from services.chassis.load.gcra import Rate
+from services.chassis.sentence import Sentence
 
 # Per user: five at once, then one a minute.
 USER_FAILURES: Final = Rate(per_minute=1, burst=5)
@@ -108,7 +109,7 @@ class PasswordSignIn(Domain):
         user = await self._database.read(stored_users.require_user, by.user_id)
         address = user.email or checks.email(email)
         if not address:
-            raise checks.refusal("email", "Give the email address that you will sign in with.")
+            raise checks.refusal("email", Sentence("email_missing"))
         hashed = await self._hashes.hash(checked_password(given, user.name, address))
 
         def put(connection: Connection) -> User:
@@ -162,7 +163,7 @@ class PasswordSignIn(Domain):
             user, now_us = stored_users.require_user(connection, by.user_id, locks=True), self.now_us()
             challenge = stored_codes.find_challenge(connection, challenge_id, now_us, ChallengeKind.TOTP)
             if challenge is None or challenge.user_id != by.user_id:
-                raise checks.refusal("code", "This took too long. Scan the new picture.")
+                raise checks.refusal("code", Sentence("totp_picture_old"))
             secret = cipher.decrypt(challenge.challenge, by.user_id)
             step = totp.matching_step(secret, code, now_us) if secret else None
             if step is None:
@@ -175,7 +176,7 @@ class PasswordSignIn(Domain):
         # Not limited: the secret is the user's own.
         user = await self._database.write(put)
         if user is None:
-            raise checks.refusal("code", "This is not the code that the app shows now.")
+            raise checks.refusal("code", Sentence("totp_code_wrong"))
         self._mail.notify(user, "An authenticator app was set up.")
 
     def _required_cipher(self) -> totp.CredentialCipher:

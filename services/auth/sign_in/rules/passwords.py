@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from services.auth.core.checks import refusal
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -40,18 +41,16 @@ def checked_password(given: str, *known: str) -> str:
     others know of the user."""
     password = unicodedata.normalize("NFKC", given)
     if len(password) < LENGTH_LEAST:
-        raise refusal(
-            "password", f"A password must have at least {LENGTH_LEAST} characters. Four or five words are easy to keep."
-        )
+        raise refusal("password", Sentence("password_too_short", least=LENGTH_LEAST))
     if len(password) > LENGTH_MOST:
-        raise refusal("password", f"A password must have at most {LENGTH_MOST:,} characters.")
+        raise refusal("password", Sentence("password_too_long", most=LENGTH_MOST))
     own = password.casefold()
     for piece in (*(part for text in known for part in text.casefold().replace("@", " ").split()), *_COMMON):
         if len(piece) > 2:
             own = own.replace(piece, "")
     own = "".join(filter(str.isalpha, own))
     if len(set(password)) < _DISTINCT_LEAST or len(set(own)) < _OWN_LEAST:
-        raise refusal("password", "This password is too easy to guess. Take words that do not belong together.")
+        raise refusal("password", Sentence("password_too_easy"))
     return password
 
 
@@ -91,8 +90,7 @@ class PasswordHashes:
 
     async def _in_turn(self, work: Callable[[], ResultT]) -> ResultT:
         if self._running > WAITING_MOST:
-            message = "Too many people sign in right now. Please try again in a moment."
-            raise LegatoError(Reason.TOO_MANY_SIGN_INS, message, retry_after_s=RETRY_AFTER_S)
+            raise LegatoError(Reason.TOO_MANY_SIGN_INS, Sentence("sign_ins_at_once"), retry_after_s=RETRY_AFTER_S)
         self._running += 1
         # Counted until the thread is done with it, even if it is no longer waited for.
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)

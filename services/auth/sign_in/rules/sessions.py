@@ -17,6 +17,7 @@ from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access, AccessTokenSigner
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_role
+from services.chassis.sentence import Sentence
 
 # A use is written this often, and not at each page.
 SEEN_EVERY_US: Final = 60_000_000
@@ -39,8 +40,7 @@ class Sessions(Domain):
 
     def require_signer(self) -> AccessTokenSigner:
         if self._signer is None:
-            message = "Signing in is not set up: LEGATO_ACCESS_TOKEN_SIGNING_KEY is missing."
-            raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, message)
+            raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, Sentence("sign_in_not_set_up"))
         return self._signer
 
     def open(

@@ -27,6 +27,7 @@ from services.auth.sign_in.store import sessions as stored_sessions
 from services.chassis.access_tokens import Access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
+from services.chassis.sentence import Sentence
 
 # Per address. After ten wrong codes within a minute, a client waits some seconds.
 FAILURES: Final = Rate(per_minute=10, burst=10)
@@ -55,15 +56,14 @@ ResultT = TypeVar("ResultT")
 
 def sign_in_failed() -> LegatoError:
     """The one message for unknown, used, expired and mistyped codes: it gives no hint for guessing."""
-    return LegatoError(Reason.SIGN_IN_FAILED, "That did not work. It may have been used before, or have expired.")
+    return LegatoError(Reason.SIGN_IN_FAILED, Sentence("sign_in_failed"))
 
 
 def require_other_way(summary: UserSummary) -> None:
     """Raises if nothing is left to sign in with, of what there was before one way was removed. Call it with the user
     locked."""
     if summary.ways < 2:
-        message = "This is your last way to sign in. Add another one or recovery codes first."
-        raise LegatoError(Reason.REQUEST_INVALID, message)
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("last_sign_in_method"))
 
 
 class SignIn(Domain):
@@ -82,7 +82,7 @@ class SignIn(Domain):
         time."""
         address = checks.email(email)
         if not address or not self._mail.is_offered:
-            raise LegatoError(Reason.REQUEST_INVALID, "This is not an email address.", param="email")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("email_invalid"), param="email")
         await self.start(client, lambda _: True, [(self.limit_name("mail", address), MAILS)])
         self._mail.send_link(address)
 
@@ -90,7 +90,7 @@ class SignIn(Domain):
         """Sends a code to the user of a session, who then proves with it who they are."""
         user = await self._database.read(get, User, by.user_id)
         if user is None or not user.email or not self._mail.is_offered:
-            raise LegatoError(Reason.REQUEST_INVALID, "There is no address to send a code to.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("code_address_missing"))
         await self.start(client, lambda _: True, [(self.limit_name("mail", user.email), MAILS)])
         self._mail.send_code(user)
 
@@ -311,5 +311,4 @@ class SignIn(Domain):
 
 
 def _too_many(wait_ns: int) -> LegatoError:
-    message = "Too many attempts from your network. Please wait a moment."
-    return LegatoError(Reason.TOO_MANY_SIGN_INS, message, retry_after_s=wait_ns / 1e9)
+    return LegatoError(Reason.TOO_MANY_SIGN_INS, Sentence("sign_in_attempts"), retry_after_s=wait_ns / 1e9)

@@ -1,7 +1,6 @@
-"""Implements the RPCs of credentials.proto: converts messages to calls of the domain, and back."""
+"""Implements the RPCs of signing in other than by passkey: converts messages to calls of the domain, and back."""
 
 from legato_protos.auth.v1 import credentials_pb2 as pb
-from legato_protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from legato_protos.auth.v1 import users_pb2
 from services.auth.core.messages import required_access
 from services.auth.core.parts import Domain, Parts, reads
@@ -20,7 +19,7 @@ from services.chassis.rpc.server import Context
 
 
 class _Methods(Domain):
-    """The methods of signing in that both servicers offer."""
+    """The base of both: says which ways to sign in there are."""
 
     def __init__(self, parts: Parts, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
         super().__init__(parts)
@@ -34,7 +33,7 @@ class _Methods(Domain):
         )
 
 
-class SignInMethodServicer(_Methods, pb_grpc.SignInMethodServiceServicer):
+class SignInMethods(_Methods):
     async def GetSignInMethods(
         self, request: pb.GetSignInMethodsRequest, context: Context
     ) -> pb.GetSignInMethodsResponse:
@@ -66,7 +65,7 @@ class SignInMethodServicer(_Methods, pb_grpc.SignInMethodServiceServicer):
         )
 
 
-class CredentialServicer(_Methods, pb_grpc.CredentialServiceServicer):
+class CredentialMethods(_Methods):
     @reads
     def GetCredentials(
         self, connection: Connection, request: pb.GetCredentialsRequest, context: Context

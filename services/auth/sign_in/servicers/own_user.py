@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from legato_protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.core import checks, codes
 from services.auth.core.messages import required_access
-from services.auth.core.parts import Domain, Parts, reads, writes
+from services.auth.core.parts import Parts, reads, writes
 from services.auth.core.records.users import User
 from services.auth.core.session_life import is_live
 from services.auth.core.store import Connection
@@ -14,8 +14,11 @@ from services.auth.core.store import users as stored
 from services.auth.sign_in.messages import to_session, to_user
 from services.auth.sign_in.records import Challenge, ChallengeKind, Passkey
 from services.auth.sign_in.rules.mail import Mail
+from services.auth.sign_in.rules.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.rules.passkeys import PasskeyRefused, Passkeys
-from services.auth.sign_in.rules.sign_in import require_other_way, sign_in_failed
+from services.auth.sign_in.rules.password_sign_in import PasswordSignIn
+from services.auth.sign_in.rules.sign_in import SignIn, require_other_way, sign_in_failed
+from services.auth.sign_in.servicers.credentials import CredentialMethods
 from services.auth.sign_in.store import codes as stored_codes
 from services.auth.sign_in.store import passkeys as stored_passkeys
 from services.auth.sign_in.store import sessions as stored_sessions
@@ -25,6 +28,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_recent
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 
 RECOVERY_CODES: Final = 10
 # A redirect takes a moment; a phone may be slow.
@@ -32,9 +36,11 @@ RESULT_VALID_US: Final = 300_000_000
 LARGEST_RESULT_BYTES: Final = 16 * 1024
 
 
-class UserServicer(Domain, pb_grpc.UserServiceServicer):
-    def __init__(self, parts: Parts, passkeys: Passkeys, mail: Mail) -> None:
-        super().__init__(parts)
+class UserServicer(CredentialMethods, pb_grpc.UserServiceServicer):
+    def __init__(
+        self, parts: Parts, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn, passkeys: Passkeys, mail: Mail
+    ) -> None:
+        super().__init__(parts, sign_in, passwords, oidc)
         self._passkeys = passkeys
         self._mail = mail
 
@@ -155,7 +161,7 @@ class UserServicer(Domain, pb_grpc.UserServiceServicer):
     ) -> pb.KeepResultResponse:
         """Keeps what the console shows once, and returns its id."""
         if len(request.sealed) > LARGEST_RESULT_BYTES:
-            raise LegatoError(Reason.REQUEST_INVALID, "The result is too large.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("result_too_large"))
         by, result_id, now_us = required_access(), codes.mint_id("result"), self.now_us()
         expires_at_us = now_us + RESULT_VALID_US
         kept = Challenge(result_id, by.user_id, request.sealed, by.session_id, expires_at_us, ChallengeKind.RESULT)

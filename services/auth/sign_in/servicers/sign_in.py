@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from legato_protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.core.messages import to_account
-from services.auth.core.parts import Domain, Parts, reads
+from services.auth.core.parts import Parts, reads
 from services.auth.core.records.accounts import Account
 from services.auth.core.records.users import Membership, UserSession
 from services.auth.core.store import Connection, get
@@ -15,9 +15,11 @@ from services.auth.keys.records import Key
 from services.auth.keys.store import keys as stored_keys
 from services.auth.sign_in.messages import to_client, to_session, to_signed_in, to_user
 from services.auth.sign_in.records import UserSummary
+from services.auth.sign_in.rules.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.rules.password_sign_in import PasswordSignIn
 from services.auth.sign_in.rules.sessions import Sessions
 from services.auth.sign_in.rules.sign_in import Proof, SignIn
+from services.auth.sign_in.servicers.credentials import SignInMethods
 from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access, AccountRole, expiry_us
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
@@ -30,11 +32,11 @@ EXPIRED_KEYS_TOLD_US: Final = 7 * DAY_US
 EXPIRED_KEYS_MOST: Final = 20
 
 
-class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
-    def __init__(self, parts: Parts, sign_in: SignIn, passwords: PasswordSignIn, sessions: Sessions) -> None:
-        super().__init__(parts)
-        self._sign_in = sign_in
-        self._passwords = passwords
+class SignInServicer(SignInMethods, pb_grpc.SignInServiceServicer):
+    def __init__(
+        self, parts: Parts, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn, sessions: Sessions
+    ) -> None:
+        super().__init__(parts, sign_in, passwords, oidc)
         self._sessions = sessions
 
     async def StartPasskeySignIn(

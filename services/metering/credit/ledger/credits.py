@@ -5,6 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.records import AccountBalance, Adjust, CreditOperation, Entry, Grant, Kind
 
@@ -24,15 +25,12 @@ def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context:
     account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
     if booked is not None:
         if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
-            raise LegatoError(Reason.REQUEST_INVALID, f"This id was already used for another {kind}.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("id_used_before", kind=kind))
         return Effect(account)
     if account.free_nanos + amount_nanos < 0:
-        message = "The account's available balance, without holds, is less than that."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_nanos")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("balance_too_small"), param="amount_nanos")
     if account.balance_nanos + amount_nanos > LARGEST_BALANCE_NANOS:
-        raise LegatoError(
-            Reason.REQUEST_INVALID, "The account's balance would exceed the maximum.", param="amount_nanos"
-        )
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("balance_too_large"), param="amount_nanos")
     account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)
     entry = Entry(
         kind=kind,

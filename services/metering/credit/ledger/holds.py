@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.money import format_usd
+from services.chassis.sentence import Sentence
 from services.metering.credit.calendar import next_month_us
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.prices import Price, Usage
@@ -100,7 +101,7 @@ class UnmatchedSettlement(LegatoError):
     its record for an investigation, so this is no ordinary refusal."""
 
     def __init__(self) -> None:
-        super().__init__(Reason.NOT_FOUND, "This request cannot be settled: its credit is not held.")
+        super().__init__(Reason.NOT_FOUND, Sentence("credit_not_held"))
 
 
 def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
@@ -291,11 +292,10 @@ def _refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold 
     if claimant is not None and claimant.state == "void":
         return
     if found.body_digest != asked.body_digest:
-        message = "This Idempotency-Key was used for another request. Use a new key for each request."
-        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
+        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, Sentence("idempotency_key_reused"), param="Idempotency-Key")
     raise LegatoError(
         Reason.REQUEST_REPEATED,
-        f"A request with this Idempotency-Key is running or has ended: {found.request_id}.",
+        Sentence("request_repeated", request_id=found.request_id),
         original_request_id=found.request_id,
     )
 
@@ -337,20 +337,18 @@ def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> A
 
 
 def _resolved() -> LegatoError:
-    return LegatoError(Reason.REQUEST_RESOLVED, "This request has ended, or was never reserved.")
+    return LegatoError(Reason.REQUEST_RESOLVED, Sentence("request_resolved"))
 
 
 def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:
     if account.spendable_nanos < least_nanos:
-        message = "The account's credit does not cover this request."
+        sentence = Sentence("credit_too_small")
         if account.owed_nanos:
-            message += f" It owes {format_usd(account.owed_nanos)} USD for a payment that was returned."
-        return LegatoError(Reason.CREDITS_EXHAUSTED, message)
+            sentence = Sentence("credit_too_small_owed", owed=format_usd(account.owed_nanos))
+        return LegatoError(Reason.CREDITS_EXHAUSTED, sentence)
     return credits_held()
 
 
 def _too_many_at_once(concurrent_requests: int) -> LegatoError:
-    message = (
-        f"Too many requests with this key at once: its limit is {concurrent_requests}. Please retry when one has ended."
-    )
-    return LegatoError(Reason.TOO_MANY_AT_ONCE, message, retry_after_s=1)
+    sentence = Sentence("concurrent_requests", most=concurrent_requests)
+    return LegatoError(Reason.TOO_MANY_AT_ONCE, sentence, retry_after_s=1)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.records import (
     AccountBalance,
@@ -67,7 +68,7 @@ def restore_payment(operation: RestorePayment, context: RuleContext) -> Effect[A
         _require_same(booked, operation.account_id, -amount_nanos)
         return Effect(account)
     if returned is None:
-        raise LegatoError(Reason.REQUEST_INVALID, "There is no such return.", param="return_id")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("thing_unknown", what="return"), param="return_id")
     _require_same(returned, operation.account_id, amount_nanos)
     lost_nanos = -returned.loss_nanos - context.returned_owed_nanos
     account = replace(account, balance_nanos=account.balance_nanos + amount_nanos - lost_nanos)
@@ -123,4 +124,4 @@ def _repayment_id(operation: Any) -> str:
 
 def _require_same(booked: Entry, account_id: str, external_nanos: int) -> None:
     if (booked.account_id, booked.external_nanos) != (account_id, external_nanos):
-        raise LegatoError(Reason.REQUEST_INVALID, "This id was already used for another adjustment.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("id_used_before", kind="adjustment"))

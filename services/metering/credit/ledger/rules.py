@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger import credits, holds, owed, spend_limits
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits
@@ -29,7 +30,7 @@ from services.metering.credit.records import (
 
 def apply(operation: Operation[AnswerT], context: RuleContext) -> Effect[AnswerT]:
     if context.hold is not None and context.hold.account_id != operation.account_id:
-        raise LegatoError(Reason.REQUEST_INVALID, "The request belongs to another account.", param="account_id")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("request_of_another_account"), param="account_id")
     effect: Effect[AnswerT] = _RULES[type(operation)](operation, context)
     return owed.collect(operation, effect, context) if context.account.owed_nanos else effect
 

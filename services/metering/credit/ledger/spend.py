@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from services.chassis.changes import Settings
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.calendar import day_start_us, month_start_us, next_day_us, next_month_us
 from services.metering.credit.records import COMMAND_LINE, ChangedBy, Entry, Hold, Operation, SpendLimitReached
 
@@ -191,14 +192,12 @@ class SpendRoom(NamedTuple):
             reached = _reached(over, least_nanos, now_us)
             reason = Reason.SPEND_LIMIT_SPENT if reached.retry_after_s is None else Reason.SPEND_LIMIT_EXCEEDED
             if over.is_below(least_nanos):
-                raise LegatoError(reason, reached.message)
+                raise LegatoError(reason, reached.sentence)
             raise SpendLimitRefusal(reason, reached, over)
         held = next((each for each in self.allowances if each.free_nanos < least_nanos), None)
         if held is not None:
-            message = (
-                f"The rest of the {_name(held)} is held by requests that are running. Please retry when one has ended."
-            )
-            raise LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=RETRY_AFTER_S)
+            sentence = Sentence("spend_limit_held", **_figures(held))
+            raise LegatoError(Reason.SPEND_LIMIT_EXCEEDED, sentence, retry_after_s=RETRY_AFTER_S)
 
     def limit_reached(self, total_nanos: int, now_us: int) -> SpendLimitReached | None:
         """Returns the limit that leaves a request less than this, whether or not others run; the one that lasts
@@ -219,24 +218,23 @@ class SpendLimitRefusal(LegatoError):
     """A limit is spent, whatever else runs."""
 
     def __init__(self, reason: Reason, reached: SpendLimitReached, allowance: Allowance) -> None:
-        super().__init__(reason, reached.message, retry_after_s=reached.retry_after_s)
+        super().__init__(reason, reached.sentence, retry_after_s=reached.retry_after_s)
         self.allowance = allowance
 
 
 def _reached(allowance: Allowance, total_nanos: int, now_us: int) -> SpendLimitReached:
     if allowance.is_below(total_nanos):
-        return SpendLimitReached(f"This request costs more than the {_name(allowance)}.")
+        return SpendLimitReached(Sentence("spend_limit_too_small", **_figures(allowance)))
     if allowance.period == "total":
-        return SpendLimitReached(f"The {_name(allowance)} is spent. Raise the limit to continue.")
+        return SpendLimitReached(Sentence("spend_limit_spent", **_figures(allowance)))
     until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
-    ends = "at midnight" if allowance.period == "day" else "on the first of the month"
-    message = f"The {_name(allowance)} is spent. It starts anew {ends}, in UTC."
-    return SpendLimitReached(message, (until_us - now_us) / 1_000_000)
+    start = "at midnight" if allowance.period == "day" else "on the first of the month"
+    sentence = Sentence("spend_limit_until", **_figures(allowance), when=start)
+    return SpendLimitReached(sentence, (until_us - now_us) / 1_000_000)
 
 
-def _name(allowance: Allowance) -> str:
-    owner = "key" if allowance.is_of_key else "account"
-    return f"{owner}'s {_ADJECTIVES[allowance.period]} spend limit"
+def _figures(allowance: Allowance) -> dict[str, str]:
+    return {"whose": "key's" if allowance.is_of_key else "account's", "period": _ADJECTIVES[allowance.period]}
 
 
 class SetSpendLimits(Operation[Spend], frozen=True):
@@ -245,17 +243,14 @@ class SetSpendLimits(Operation[Spend], frozen=True):
     account_id: str
     key_id: str
     limits: SpendLimits
-    # The audit log tells it.
-    changed_by: ChangedBy = COMMAND_LINE
-    # Whatever has, or had, limits keeps them.
-    only_first: bool = False
+    # For the audit log; None: it has the limits with the key's creation.
+    changed_by: ChangedBy | None = COMMAND_LINE
 
 
 class InheritSpendLimits(SetSpendLimits, frozen=True, kw_only=True):
     """Lets a key share the limits of the one that it replaces, unless it has, or had, limits itself."""
 
     replaced_key_id: str
-    only_first: bool = True
 
 
 def spend_id(account_id: str, key_id: str) -> str:
@@ -273,8 +268,8 @@ def with_limits(spend: Spend, limits: SpendLimits, account_limits: SpendLimits) 
     """Returns it with other limits; refuses those of a key that exceed the account's."""
     period = limits.excess_over(account_limits) if spend.key_id != WHOLE_ACCOUNT else None
     if period is not None:
-        message = f"The {_ADJECTIVES[period]} spend limit of a key cannot exceed the account's."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="limits")
+        sentence = Sentence("key_spend_limit_above_account", period=_ADJECTIVES[period])
+        raise LegatoError(Reason.REQUEST_INVALID, sentence, param="limits")
     return replace(
         spend,
         day_limit_nanos=limits.day_nanos,

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from services.chassis.changes import changes_between, to_json
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
 from services.metering.credit.ledger.spend import (
     WHOLE_ACCOUNT,
@@ -24,8 +25,6 @@ def set_limits(operation: SetSpendLimits, context: RuleContext) -> Effect[Spend]
     """Replaces the limits. Lower ones of an account lower those of its keys."""
     account_id, limits = operation.account_id, operation.limits
     known = _find(context, account_id, operation.key_id)
-    if operation.only_first and known is not None:
-        return _effect(operation, context, known)
     spend = known or context.new_spends[spend_id(account_id, operation.key_id)]
     whole = context.spends.get(spend_id(account_id, WHOLE_ACCOUNT))
     spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
@@ -40,12 +39,12 @@ def inherit_limits(operation: InheritSpendLimits, context: RuleContext) -> Effec
     """Lets a key that was never used share what another has and counts. If that has nothing, or the key has, or had,
     limits itself, they are set like any first ones."""
     account_id, own_id = operation.account_id, spend_id(operation.account_id, operation.key_id)
-    if own_id in context.spends:
-        return set_limits(operation, context)
+    known = _find(context, account_id, operation.key_id)
+    if known is not None:
+        return _effect(operation, context, known)
     used = context.new_spends[own_id]
     if used.total_spent_nanos or used.held_nanos:
-        message = "The key was used before, so it cannot replace another. Set its limits instead."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="key_id")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("key_used_before"), param="key_id")
     replaced = _find(context, account_id, operation.replaced_key_id)
     if replaced is None:
         return set_limits(operation, context)
@@ -65,7 +64,7 @@ def _effect(
     known = _find(context, account_id, key_id)
     limits = SpendLimits() if known is None else known.limits
     change = None
-    if spend.limits != limits:
+    if spend.limits != limits and operation.changed_by is not None:
         told = to_json(changes_between(limits.settings, spend.limits.settings))
         change = AccountChange("spend_limits.changed", account_id, key_id, *operation.changed_by, context.now_us, told)
     return Effect(

@@ -5,6 +5,7 @@ from legato_protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.notices import NoticeRules
 from services.metering.credit.messages import current_user
 from services.metering.credit.store.accounts import read_threshold, set_threshold
@@ -25,7 +26,7 @@ class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):
         account_id = checked_id(request.account_id, "account_id")
         own_nanos = request.threshold_nanos if request.HasField("threshold_nanos") else None
         if own_nanos is not None and not 0 <= own_nanos <= LARGEST_BOOKING_NANOS:
-            raise invalid("A threshold must not be negative, and at most a million dollars.", "threshold_nanos")
+            raise invalid(Sentence("threshold_range"), "threshold_nanos")
         await self._database.write(set_threshold, account_id, own_nanos, current_user())
         return pb.SetLowBalanceResponse(low_balance=self._to_low_balance(own_nanos))
 

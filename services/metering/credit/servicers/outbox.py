@@ -8,6 +8,7 @@ from services.chassis.changes import from_changes, from_json
 from services.chassis.database.database import Database
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.metering.credit.store.outbox import (
     acknowledge_changes,
     acknowledge_notices,
@@ -26,7 +27,7 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
     async def ListPending(self, request: pb.ListPendingRequest, context: Context) -> pb.ListPendingResponse:
         most = request.page_size or PAGE_MOST
         if not 0 < most <= PAGE_MOST:
-            raise invalid(f"A page has at most {PAGE_MOST} notices and as many changes.", "page_size")
+            raise invalid(Sentence("outbox_page_most", most=PAGE_MOST), "page_size")
         notices = await self._database.read(list_pending_notices, most)
         changes = await self._database.read(list_pending_changes, most)
         return pb.ListPendingResponse(
@@ -41,7 +42,7 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
         if max(len(request.notice_ids), len(request.change_ids)) > PAGE_MOST:
-            raise invalid(f"At most {PAGE_MOST} can be acknowledged at once.", "notice_ids")
+            raise invalid(Sentence("acknowledged_most", most=PAGE_MOST), "notice_ids")
         await self._database.write(acknowledge_notices, list(request.notice_ids))
         await self._database.write(acknowledge_changes, list(request.change_ids))
         return pb.AcknowledgeResponse()

@@ -6,6 +6,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.metering.credit import messages
 from services.metering.credit.batch import Writer
 from services.metering.credit.messages import LONGEST_REASON
@@ -32,7 +33,7 @@ class PaymentBookingServicer(payment_booking_pb2_grpc.PaymentBookingServiceServi
         bookings, balance = to_bookings(request), None
         # Accounts never go away.
         if not await self._database.read(has_account, request.account_id):
-            raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="account"))
         for operation in bookings:
             balance = await self._writer.submit(operation, messages.from_account)
         return pb.BookPaymentResponse(balance=balance)
@@ -61,11 +62,11 @@ def to_bookings(request: pb.BookPaymentRequest) -> list[CreditOperation]:
 
 def _amount(given: int, param: str) -> int:
     if not 0 < given <= LARGEST_BOOKING_NANOS:
-        raise invalid("An amount must be above zero, and at most a million dollars.", param)
+        raise invalid(Sentence("payment_amount_range"), param)
     return given
 
 
 def _reason(given: str, param: str) -> str:
     if not 0 < len(given) <= LONGEST_REASON or not given.isprintable():
-        raise invalid(f"A reason has 1 to {LONGEST_REASON} printable characters.", param)
+        raise invalid(Sentence("reason_length", most=LONGEST_REASON), param)
     return given

@@ -15,6 +15,7 @@ from services.chassis.database.clock import now_us_query, read_now_us
 from services.chassis.database.outages import LockTimeout
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError
 from services.chassis.process import failpoints
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.batch_state import BatchState, CounterKey, LiveKey
 from services.metering.credit.ledger.holds import CLAIM_LIFE_US
 from services.metering.credit.ledger.notices import (
@@ -141,7 +142,7 @@ class AccountLocked(LockTimeout):
     """The account stayed locked and nothing was written: callers may retry."""
 
     def __init__(self) -> None:
-        super().__init__("The account is locked right now. Please retry.", figures={ACCOUNT_LOCKED: 1})
+        super().__init__(Sentence("account_locked"), figures={ACCOUNT_LOCKED: 1})
 
 
 class ConcurrentChange(Exception):

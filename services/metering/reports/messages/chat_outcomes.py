@@ -7,6 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.metering.v1 import chat_outcomes_pb2 as pb
 from services.chassis.rpc.messages import to_message
+from services.chassis.sentence import Sentence
 from services.metering.credit.records import HOUR_US
 from services.metering.messages import checked_id, invalid, to_microseconds
 from services.metering.reports.chat_outcomes import OutcomesQuery, OutcomesReport
@@ -22,13 +23,13 @@ _REASON: Final = re.compile(r"[A-Z_]{1,40}")
 
 def to_failures(request: pb.ReportFailuresRequest) -> list[Failures]:
     if len(request.failures) > REPORTED_MOST:
-        raise invalid(f"At most {REPORTED_MOST:,} failures can be reported at once.", "failures")
+        raise invalid(Sentence("failures_most", most=REPORTED_MOST), "failures")
     return [_to_failures(each) for each in request.failures]
 
 
 def _to_failures(given: pb.FailureCount) -> Failures:
     if not _REASON.fullmatch(given.reason) or given.requests < 1:
-        raise invalid("A failure has a reason, and a number of requests.", "failures")
+        raise invalid(Sentence("failure_incomplete"), "failures")
     return Failures(
         account_id=checked_id(given.account_id, "account_id"),
         hour_us=to_microseconds(given.time, "time") // HOUR_US * HOUR_US,
@@ -42,9 +43,9 @@ def _to_failures(given: pb.FailureCount) -> Failures:
 
 def to_outcomes_query(request: pb.GetChatOutcomesRequest) -> OutcomesQuery:
     if not 1 <= len(request.start_times) <= PARTS_MOST or not request.HasField("end_time"):
-        raise invalid(f"A period of 1 to {PARTS_MOST} parts has an end.", "start_times")
+        raise invalid(Sentence("outcome_parts", most=PARTS_MOST), "start_times")
     if len(request.key_ids) > KEYS_MOST:
-        raise invalid(f"Outcomes are told of at most {KEYS_MOST:,} keys.", "key_ids")
+        raise invalid(Sentence("outcome_keys_most", most=KEYS_MOST), "key_ids")
     return OutcomesQuery(
         account_id=checked_id(request.account_id, "account_id"),
         starts_us=tuple(_to_us(each) for each in request.start_times),
@@ -55,7 +56,7 @@ def to_outcomes_query(request: pb.GetChatOutcomesRequest) -> OutcomesQuery:
 
 def _to_us(given: Timestamp) -> int:
     if given.nanos:
-        raise invalid("A part of a period begins with a full hour.", "start_times")
+        raise invalid(Sentence("part_full_hour"), "start_times")
     return to_microseconds(given, "start_times")
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from legato_protos.metering.v1 import reports_pb2 as pb
 from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.sentence import Sentence
 from services.metering.messages import invalid, to_microseconds
 from services.metering.reports.models import ROWS_MOST, AccountsReport, ReportQuery, ReportRow
 from services.metering.reports.store.model_days import DayFilter
@@ -20,11 +21,11 @@ _GROUPS: Final = {
 
 def to_report_query(request: pb.GetReportRequest) -> ReportQuery:
     if not request.HasField("start_time") or not request.HasField("end_time"):
-        raise invalid("A report has a start and an end.", "start_time")
+        raise invalid(Sentence("report_period_missing"), "start_time")
     if any(group not in _GROUPS for group in request.groups):
-        raise invalid("A report is by day, class, provider, model or account.", "groups")
+        raise invalid(Sentence("report_groups"), "groups")
     if not 0 <= request.top_rows <= ROWS_MOST:
-        raise invalid(f"A report has at most {ROWS_MOST:,} rows.", "top_rows")
+        raise invalid(Sentence("report_rows_most", most=ROWS_MOST), "top_rows")
     chosen = DayFilter(
         to_microseconds(request.start_time, "start_time"),
         to_microseconds(request.end_time, "end_time"),

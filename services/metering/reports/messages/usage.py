@@ -6,6 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.sentence import Sentence
 from services.metering.credit.records import DAY_US, HOUR_US
 from services.metering.messages import checked_id, invalid, to_microseconds
 from services.metering.reports.store.usage import UsageReportQuery
@@ -22,11 +23,11 @@ KEYS_MOST: Final = 1_000
 def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
     bucket_us = _BUCKETS.get(request.bucket)
     if bucket_us is None:
-        raise invalid("Usage is listed by hour, by day or for the whole period.", "bucket")
+        raise invalid(Sentence("usage_buckets"), "bucket")
     if not request.HasField("start_time") or not request.HasField("end_time"):
-        raise invalid("Usage is listed from a start to an end.", "start_time")
+        raise invalid(Sentence("usage_period_missing"), "start_time")
     if len(request.key_ids) > KEYS_MOST:
-        raise invalid(f"Usage is listed of at most {KEYS_MOST:,} keys.", "key_ids")
+        raise invalid(Sentence("usage_keys_most", most=KEYS_MOST), "key_ids")
     return UsageReportQuery(
         account_id=checked_id(request.account_id, "account_id"),
         start_us=_full_hour_us(request.start_time),
@@ -42,10 +43,10 @@ def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
 
 def _top_keys(request: pb.ListUsageRequest) -> int:
     if not 0 <= request.top_keys <= KEYS_MOST:
-        raise invalid(f"Usage is listed of at most {KEYS_MOST:,} keys.", "top_keys")
+        raise invalid(Sentence("usage_keys_most", most=KEYS_MOST), "top_keys")
     is_by_key_alone = request.group_by_key and not request.group_by_class and not request.key_ids
     if request.top_keys and not (is_by_key_alone and request.bucket == pb.USAGE_BUCKET_PERIOD):
-        raise invalid("The keys with the highest costs are listed of a whole period, by key alone.", "top_keys")
+        raise invalid(Sentence("top_keys_alone"), "top_keys")
     return request.top_keys
 
 
@@ -56,5 +57,5 @@ def from_usage_row(row: UsageRow) -> pb.UsageRow:
 def _full_hour_us(given: Timestamp) -> int:
     # It would silently be cut off.
     if given.nanos % 1000:
-        raise invalid("A time must be at a full hour.", "start_time")
+        raise invalid(Sentence("hour_not_full"), "start_time")
     return to_microseconds(given, "start_time")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.records import DAY_US, HOUR_US
 from services.metering.credit.store.closings import read_retention
 from services.metering.reports.store.usage import KeySums, read_key_sums, read_late_key_sums
@@ -97,7 +98,7 @@ class KeyTotals:
         building = self._building[hash(period.account_id) % _LOCKS]
         # Raises instead of keeping a reader of the database for long.
         if not building.acquire(timeout=self._building_wait_s):
-            raise LegatoError(Reason.UNAVAILABLE, "The account's usage is being added up. Try again in some seconds.")
+            raise LegatoError(Reason.UNAVAILABLE, Sentence("usage_added_up"))
         try:
             kept = self._find(period) or self._shifted(connection, period, retained_us)
             kept = kept or _Kept(period.start_us, period.start_us, {})

@@ -10,6 +10,7 @@ from typing import Final
 from services.chassis.database.database import Database
 from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.documents.passages import passages_of
 from services.router.grounding.documents.ranking import rank_passages
@@ -43,11 +44,9 @@ class Attachments:
         attachment_id = f"att_{secrets.token_hex(8)}"
         count = await asyncio.to_thread(lambda: sum(1 for _ in passages_of(document)))
         if not count:
-            raise LegatoError(Reason.REQUEST_INVALID, "The document has no text.", param="document")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("document_empty"), param="document")
         if count > PASSAGES_MOST:
-            raise LegatoError(
-                Reason.REQUEST_INVALID, "The document has too much text: split it into several.", param="document"
-            )
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("document_text_long"), param="document")
         attachment = Attachment(
             attachment_id,
             account_id,
@@ -168,13 +167,11 @@ class Attachments:
 
 
 def _unknown() -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, "There is no such attachment.")
+    return LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="attachment"))
 
 
 def _too_many() -> LegatoError:
-    return LegatoError(
-        Reason.REQUEST_INVALID, f"An account may have at most {ATTACHMENTS_MOST} attachments: remove one first."
-    )
+    return LegatoError(Reason.REQUEST_INVALID, Sentence("attachments_most", most=ATTACHMENTS_MOST))
 
 
 def clean_name(name: str) -> str:

@@ -11,6 +11,7 @@ from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.fair_budget import BudgetShare, FairBudget
 from services.chassis.rpc.messages import to_message
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.full_disks import is_of_full_disk
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
@@ -69,7 +70,7 @@ class UploadLimits:
         if running >= BY_ACCOUNT_MOST:
             raise LegatoError(
                 Reason.TOO_MANY_AT_ONCE,
-                f"The account is adding {running} documents already. Please retry when one of them is ready.",
+                Sentence("documents_running", running=running),
                 param="document",
                 retry_after_s=RETRY_AFTER_S,
             )
@@ -138,9 +139,9 @@ class Intake:
         async with _deadline(self._grace_s):
             first = await anext(requests, None)
         if first is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "The document is missing.", param="document")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("document_missing"), param="document")
         if not first.account_id:
-            raise LegatoError(Reason.REQUEST_INVALID, "account_id is missing.", param="account_id")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_id_missing"), param="account_id")
         self._check_size(first.size_bytes)
         return first
 
@@ -166,7 +167,7 @@ class Intake:
                 request = await anext(requests, None)
         # A sender that leaves ends its requests, too.
         if received.size_bytes < first.size_bytes:
-            raise LegatoError(Reason.REQUEST_INVALID, "The document was not sent completely.", param="document")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("document_cut"), param="document")
 
     async def _index(self, first: pb.AddAttachmentRequest, received: SealedFile, progress: Progress) -> Attachment:
         document = await self._extraction.read(received, partial(progress.tell, pb.ATTACHMENT_STAGE_READING))
@@ -177,7 +178,9 @@ class Intake:
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._bytes_most:
             megabytes = self._bytes_most / 1024**2
-            raise LegatoError(Reason.BODY_TOO_LARGE, f"A document may have at most {megabytes:g} MB.", param="document")
+            raise LegatoError(
+                Reason.BODY_TOO_LARGE, Sentence("document_size_most", most_mb=f"{megabytes:g}"), param="document"
+            )
 
 
 @asynccontextmanager
@@ -188,6 +191,6 @@ async def _deadline(within_s: float) -> AsyncIterator[asyncio.Timeout]:
     except TimeoutError:
         raise LegatoError(
             Reason.BODY_TIMEOUT,
-            f"The document arrives too slowly: at least {LEAST_BYTES_PER_S // 1024} KB a second are needed.",
+            Sentence("document_too_slow", least_kb=LEAST_BYTES_PER_S // 1024),
             param="document",
         ) from None

@@ -10,6 +10,7 @@ from typing import Final
 from services.chassis.database.database import Database
 from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.blocks import NOTES
 from services.router.grounding.documents.words import words_of
@@ -31,9 +32,7 @@ class Notes:
     async def add(self, account_id: str, text: str) -> Note:
         note = _new_note(f"note_{secrets.token_hex(8)}", account_id, to_micros(self._clock.now()), text)
         if not await self._database.write(stored.add_note, self._sealer, note, NOTES_MOST):
-            raise LegatoError(
-                Reason.REQUEST_INVALID, f"An account may have at most {NOTES_MOST} notes: remove one first."
-            )
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("notes_most", most=NOTES_MOST))
         return note
 
     async def update(self, account_id: str, note_id: str, text: str) -> Note:
@@ -72,14 +71,14 @@ class Notes:
 def _new_note(note_id: str, account_id: str, created_at_us: int, text: str) -> Note:
     stripped = text.strip()
     if not 1 <= len(stripped) <= LONGEST_NOTE:
-        raise LegatoError(Reason.REQUEST_INVALID, f"A note must have 1 to {LONGEST_NOTE:,} characters.", param="text")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("note_length", most=LONGEST_NOTE), param="text")
     note = Note(note_id, account_id, created_at_us, 0, stripped)
     # As the preview of a prompt tells them.
     return replace(note, tokens=NOTES.tokens_of(note))
 
 
 def _unknown() -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, "There is no such note.")
+    return LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="note"))
 
 
 def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> Sequence[Note]:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.router.grounding.files.isolation import LANDLOCK, SECCOMP, library_folders
 from services.router.grounding.files.reader import ReaderOutput
@@ -46,7 +47,7 @@ class Extraction:
                 finally:
                     handing_over.cancel()
         except TimeoutError:
-            raise _refusal("The document takes too long to read.") from None
+            raise _refusal(Sentence("document_reading_slow")) from None
         return Document(kind, document.size_bytes, pages)
 
     async def _read_pages(self, reader: Process, on_page: OnPage) -> tuple[DocumentKind, list[str]]:
@@ -56,7 +57,7 @@ class Extraction:
             self._log_isolation(isolated.holds or [])
         head = await anext(lines, None)
         if head is None:
-            raise _refusal("The document takes too much memory or time to read.")
+            raise _refusal(Sentence("document_memory_or_time"))
         pages = [""] * head.pages
         seen = 0
         async for line in lines:
@@ -65,7 +66,7 @@ class Extraction:
                 seen = line.page
                 on_page(seen, head.pages)
         if seen < head.pages:
-            raise _refusal("The document takes too much memory or time to read.")
+            raise _refusal(Sentence("document_memory_or_time"))
         return DocumentKind(head.kind), pages
 
     def _log_isolation(self, holds: list[str]) -> None:
@@ -128,9 +129,9 @@ async def _lines(reader: Process) -> AsyncIterator[ReaderOutput]:
     while data := await reader.stdout.readline():
         line = _line.decode(data)
         if line.refused:
-            raise _refusal(line.refused)
+            raise _refusal(Sentence(line.refused, **line.figures))
         yield line
 
 
-def _refusal(why: str) -> LegatoError:
+def _refusal(why: Sentence) -> LegatoError:
     return LegatoError(Reason.REQUEST_INVALID, why, param="document")

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from services.chassis.sentence import Figure, Sentence
 from services.router.grounding.files.isolation import isolate
 from services.router.grounding.records import DocumentKind
 
@@ -52,7 +53,11 @@ _BREAKING_TAGS: Final = frozenset(
 
 
 class DocumentRefused(Exception):
-    """A document was rejected. The message is for the owner and quotes nothing of the document."""
+    """A document was rejected. The sentence is for the owner and quotes nothing of the document."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
 
 
 class ReaderOutput(msgspec.Struct, omit_defaults=True):
@@ -63,7 +68,9 @@ class ReaderOutput(msgspec.Struct, omit_defaults=True):
     # Page number, from 1, of `text`.
     page: int = 0
     text: str = ""
+    # The id of a sentence.
     refused: str = ""
+    figures: dict[str, Figure] = {}
 
 
 def main(pages_most: int) -> None:
@@ -75,12 +82,12 @@ def main(pages_most: int) -> None:
     try:
         _read(sys.stdin.buffer.read(), pages_most)
     except DocumentRefused as refusal:
-        _write(ReaderOutput(refused=str(refusal)))
+        _refuse(refusal.sentence)
     except (MemoryError, RecursionError):
-        _write(ReaderOutput(refused="The document takes too much memory to read."))
+        _refuse(Sentence("document_memory"))
     except Exception:
         # A library's message may quote the document.
-        _write(ReaderOutput(refused="The document is damaged, or too large when decompressed."))
+        _refuse(Sentence("document_damaged"))
 
 
 def _read(document: bytes, pages_most: int) -> None:
@@ -91,9 +98,13 @@ def _read(document: bytes, pages_most: int) -> None:
     for number, text in enumerate(pages, start=1):
         left -= len(text)
         if left < 0:
-            raise DocumentRefused("The document has too much text.")
+            raise DocumentRefused(Sentence("document_text_too_long"))
         for at in range(0, max(1, len(text)), PIECE_CHARACTERS):
             _write(ReaderOutput(page=number, text=text[at : at + PIECE_CHARACTERS]))
+
+
+def _refuse(sentence: Sentence) -> None:
+    _write(ReaderOutput(refused=sentence.id, figures=dict(sentence.figures)))
 
 
 def _write(line: ReaderOutput) -> None:
@@ -109,7 +120,7 @@ def kind_of(document: bytes) -> DocumentKind:
     if _HTML.match(begin):
         return DocumentKind.HTML
     if begin.startswith(_PROGRAMS):
-        raise DocumentRefused("This is neither text, Markdown, HTML nor a PDF.")
+        raise DocumentRefused(Sentence("document_kind_unknown"))
     return DocumentKind.TEXT
 
 
@@ -125,9 +136,9 @@ def _decode(document: bytes) -> str:
     try:
         text = document.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DocumentRefused("This is neither text or HTML in UTF-8 nor a PDF.") from None
+        raise DocumentRefused(Sentence("document_encoding")) from None
     if _CONTROLS.search(text):
-        raise DocumentRefused("This is neither text, Markdown, HTML nor a PDF.")
+        raise DocumentRefused(Sentence("document_kind_unknown"))
     return text
 
 
@@ -138,12 +149,12 @@ def _pdf_pages(document: bytes, pages_most: int) -> tuple[int, Iterator[str]]:
     try:
         reader = PdfReader(BytesIO(document))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise DocumentRefused("The PDF is protected by a password.")
+            raise DocumentRefused(Sentence("pdf_password"))
         count = len(reader.pages)
     except (PyPdfError, PdfReadError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DocumentRefused("The PDF is damaged.") from None
+        raise DocumentRefused(Sentence("pdf_damaged")) from None
     if count > pages_most:
-        raise DocumentRefused(f"The PDF has {count:,} pages; the limit is {pages_most:,}.")
+        raise DocumentRefused(Sentence("pdf_pages_most", count=count, most=pages_most))
     return count, (_whole_characters(page.extract_text()) for page in reader.pages)
 
 

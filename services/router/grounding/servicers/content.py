@@ -6,6 +6,7 @@ from legato_protos.router.v1 import content_pb2 as pb
 from legato_protos.router.v1 import content_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
 
@@ -21,7 +22,7 @@ class ContentServicer(pb_grpc.ContentServiceServicer):
     async def ListPassages(self, request: pb.ListPassagesRequest, context: Context) -> pb.ListPassagesResponse:
         attachments = None if self._library is None else self._library.attachments
         if attachments is None or request.skip < 0:
-            raise LegatoError(Reason.REQUEST_INVALID, "There are no documents here, or none before the first passage.")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("passages_missing"))
         found = await attachments.read_passages(
             request.account_id, request.attachment_id, request.skip, PASSAGES_AT_ONCE + 1
         )
@@ -30,7 +31,7 @@ class ContentServicer(pb_grpc.ContentServiceServicer):
 
     async def EraseAccount(self, request: pb.EraseAccountRequest, context: Context) -> pb.EraseAccountResponse:
         if not request.account_id:
-            raise LegatoError(Reason.REQUEST_INVALID, "account_id is missing.", param="account_id")
+            raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_id_missing"), param="account_id")
         if self._library is None:
             return pb.EraseAccountResponse()
         notes, attachments = await self._library.erase_account(request.account_id)

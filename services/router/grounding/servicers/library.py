@@ -13,6 +13,7 @@ from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
 
@@ -88,7 +89,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     ) -> pb.PreviewGroundingResponse:
         if not 1 <= len(request.question.strip()) <= LONGEST_QUESTION:
             raise LegatoError(
-                Reason.REQUEST_INVALID, f"A question must have 1 to {LONGEST_QUESTION:,} characters.", param="question"
+                Reason.REQUEST_INVALID, Sentence("question_length", most=LONGEST_QUESTION), param="question"
             )
         chat = ChatOpen(
             account_id=_account_id(request),
@@ -127,12 +128,12 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
 
 def _configured(part: _Part | None, what: str, variable: str) -> _Part:
     if part is None:
-        raise LegatoError(Reason.REQUEST_INVALID, f"{what} is not configured: the router needs {variable}=true.")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("part_not_configured", what=what, setting=variable))
     return part
 
 
 def _account_id(request: Any) -> str:
     account_id: str = request.account_id
     if not account_id:
-        raise LegatoError(Reason.REQUEST_INVALID, "account_id is missing.", param="account_id")
+        raise LegatoError(Reason.REQUEST_INVALID, Sentence("account_id_missing"), param="account_id")
     return account_id

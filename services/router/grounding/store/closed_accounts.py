@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.insert import insert_into
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.router.grounding.store.tables import attachments, closed_accounts, notes
 
 
@@ -19,4 +20,4 @@ def close_account(connection: sa.Connection, account_id: str, now_us: int) -> No
 def require_open(connection: sa.Connection, account_id: str) -> None:
     is_closed = sa.select(closed_accounts.c.account_id).where(closed_accounts.c.account_id == account_id)
     if connection.execute(is_closed).first() is not None:
-        raise LegatoError(Reason.NOT_FOUND, "This account is closed.")
+        raise LegatoError(Reason.NOT_FOUND, Sentence("library_closed"))

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo
 from services.router.providers.translation.turns import (
     Conversation,
@@ -54,7 +55,7 @@ def mark_prefix(conversation: Conversation, functions: Sequence[Function], *, is
     theirs = [(place, block.cache_control) for place, block in enumerate(blocks) if block.cache_control]
     marks_left = MARKS_MOST - len(theirs)
     if marks_left < 0:
-        raise CannotDo(f"This model takes at most {MARKS_MOST} cache_control marks in a request.", "messages")
+        raise CannotDo(Sentence("cache_marks_most", most=MARKS_MOST), "messages")
     if is_automatic:
         ends = [*_conversation_ends(conversation), *conversation.system[-1:], *functions[-1:]]
         chosen = {id(end) for end in [end for end in ends if not end.cache_control][:marks_left]}

@@ -1,24 +1,20 @@
 """Anthropic's Messages API."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from services.router.providers.abilities import Abilities
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.anthropic.cache_marks import mark_prefix
-from services.router.providers.base import (
-    CannotDo,
-    ProviderCall,
-    ProviderRoute,
-    Timeouts,
-    as_count,
-    as_object,
-)
+from services.router.providers.anthropic.thinking import THINKING_ON, choose_thinking, fit_thinking
+from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts, as_object
+from services.router.providers.errors import lessons
 from services.router.providers.http.http_provider import HttpProvider
+from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,
@@ -30,6 +26,7 @@ from services.router.providers.translation.turns import (
     UserTurn,
     read_conversation,
 )
+from services.router.schema.messages import encode_string
 from services.router.schema.parameters import KnownParameters, Parameters
 from services.router.schema.tools import CallableFunctions, Function, Mode
 
@@ -39,24 +36,21 @@ VERSION_2026 = "2026-10-21"
 
 HIGHEST_TEMPERATURE = 1.0
 
-# Models take system messages within a conversation from these versions on; other names are not known to.
-_MODEL_NAME = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
-_SYSTEM_INSIDE_SINCE = (5, 5)
-_FAMILIES_WITH_SYSTEM_INSIDE_SINCE = {"opus": (4, 8), "fable": (5, 0)}
-
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
 _OPENING = Text(Raw(b'"."'))
 
-_NO_THINKING = {"type": "disabled"}
-_SAMPLING = {"temperature", "top_p"}
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high"}
-# Parameters that are always translated.
-_TRANSLATED = {"stop", "response_format", "parallel_tool_calls"}
+# What a model is told that does not go on with its own last message.
+_GO_ON = Text(Raw(b'"Continue your last message exactly where it ends, and repeat nothing of it."'))
+_SAMPLING = {"temperature", "top_p", "top_k"}
+# Parameters that are always translated, or named by what is used in their place.
+_TRANSLATED = {"stop", "response_format", "parallel_tool_calls", "reasoning_effort", "reasoning"}
 _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 
 
 class AnthropicProvider(HttpProvider):
+    kind = "anthropic"
     answer_type = MessageAnswer
+    lessons = lessons.ANTHROPIC
     versions = (VERSION_2026, VERSION_2023)
     flags = ("prompt_caching", "system_inside")
 
@@ -78,36 +72,38 @@ class AnthropicProvider(HttpProvider):
         return not stop.strip()
 
     def _write_body(self, call: ProviderCall) -> bytes:
-        keeps_system_inside = self._system_inside and takes_system_inside(call.model_name)
-        conversation = read_conversation(call.messages, keeps_system_inside=keeps_system_inside)
+        abilities = call.takes
+        if abilities.system_inside and not self._system_inside:
+            abilities = replace(abilities, system_inside=False)
+        conversation = read_conversation(call.messages, keeps_system_inside=abilities.system_inside)
         tools = call.tools.parsed
         functions = mark_prefix(conversation, tools.functions if tools else (), is_automatic=self._marks_prefix)
-        request = merged(_request(call, conversation, functions, self._version), self._extra)
-        if "thinking" in request:
-            if not _may_think(request, conversation):
-                del request["thinking"]
-            elif request["thinking"] != _NO_THINKING:
-                # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
-                request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
+        if not abilities.prefill and isinstance(conversation.turns[-1], ModelTurn):
+            conversation.turns.append(UserTurn([_GO_ON]))
+        own = _request(call, abilities, conversation, functions, self._version)
+        request = fit_thinking(merged(own, self._extra), abilities, conversation)
+        if _effort_of(request) != _effort_of(own):
+            call.ignore(("reasoning_effort",))
+        if as_object(request.get("thinking")).get("type") in THINKING_ON:
+            # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
+            request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         call.ignore(_not_sent(call.parameters, request))
         if call.stream:
             request["stream"] = True
         return msgspec.json.encode(request)
 
 
-def takes_system_inside(model_name: str) -> bool:
-    """Returns whether a model takes system messages within a conversation, by its name."""
-    name = _MODEL_NAME.match(model_name)
-    if name is None:
-        return False
-    since = _FAMILIES_WITH_SYSTEM_INSIDE_SINCE.get(name["family"], _SYSTEM_INSIDE_SINCE)
-    return (int(name["major"]), int(name["minor"] or 0)) >= since
-
-
 def _request(
-    call: ProviderCall, conversation: Conversation, functions: Sequence[Function], version: str
+    call: ProviderCall,
+    abilities: Abilities,
+    conversation: Conversation,
+    functions: Sequence[Function],
+    version: str,
 ) -> dict[str, object]:
     parameters = call.parameters.known
+    # These may ask the model for something at the end of the conversation.
+    tool_fields = _tool_fields(call, abilities, conversation, functions, parameters)
+    output_format = _output_format(call, abilities, conversation)
     request: dict[str, object] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
@@ -115,25 +111,26 @@ def _request(
     }
     if conversation.system:
         request["system"] = write_list(map(_text_block, conversation.system))
-    request.update(_tool_fields(call, conversation, functions, parameters))
+    request.update(tool_fields)
     if parameters.stops:
         request["stop_sequences"] = parameters.stops
-    if version == VERSION_2023:
+    if version == VERSION_2023 and abilities.sampling != "never":
         request.update(_sampling(parameters))
-    output_config = _output_format(parameters) | _effort(parameters)
+    effort, thinking = choose_thinking(call, abilities, has_tools=bool(tool_fields))
+    output_config = output_format | effort
     if output_config:
         request["output_config"] = output_config
+    if thinking:
+        request["thinking"] = thinking
     return request
 
 
 def _not_sent(parameters: Parameters, request: dict[str, object]) -> Iterator[str]:
     """Yields the parameters that the request does not have, or has with another value."""
     known = parameters.known
-    sent = {name: request.get(name) for name in _SAMPLING}
-    sent["reasoning_effort"] = as_object(request.get("output_config")).get("effort")
-    wanted = {"temperature": known.temperature, "top_p": known.top_p, "reasoning_effort": _effort(known).get("effort")}
+    wanted = {"temperature": known.temperature, "top_p": known.top_p, "top_k": known.top_k}
     for name in parameters.fields:
-        if name not in _TRANSLATED and (wanted.get(name) is None or sent.get(name) != wanted[name]):
+        if name not in _TRANSLATED and (wanted.get(name) is None or request.get(name) != wanted[name]):
             yield name
 
 
@@ -175,7 +172,11 @@ def _mark(cache_control: Raw | None) -> dict[str, object]:
 
 
 def _tool_fields(
-    call: ProviderCall, conversation: Conversation, functions: Sequence[Function], parameters: KnownParameters
+    call: ProviderCall,
+    abilities: Abilities,
+    conversation: Conversation,
+    functions: Sequence[Function],
+    parameters: KnownParameters,
 ) -> dict[str, object]:
     tools = call.tools.parsed
     if tools is None:
@@ -187,6 +188,11 @@ def _tool_fields(
     choice: dict[str, object] = {"type": _TOOL_MODES[tools.mode]}
     if tools.forced is not None:
         choice = {"type": "tool", "name": tools.forced}
+    if tools.mode is Mode.REQUIRED and not abilities.forced_tools:
+        choice = {"type": "auto"}
+        what = "one of the tools" if tools.forced is None else f"the tool {tools.forced}"
+        conversation.turns.append(_instruction(abilities, f"Answer by calling {what}."))
+        call.note("tool_choice", f"auto instead of {'required' if tools.forced is None else 'a function'}")
     if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
         choice["disable_parallel_tool_use"] = True
     return {"tools": write_list(map(_definition, functions)), "tool_choice": choice}
@@ -199,39 +205,38 @@ def _definition(function: Function) -> dict[str, object]:
     definition: dict[str, object] = {"name": function.name, "input_schema": schema}
     if function.description:
         definition["description"] = function.description
-    if function.strict:
-        definition["strict"] = True
+    if function.strict and not schemas.is_recursive(function.parameters):
+        definition |= {"strict": True, "input_schema": schemas.ANTHROPIC.fit(Raw(msgspec.json.encode(schema)))}
     return definition | _mark(function.cache_control or None)
 
 
 def _sampling(parameters: KnownParameters) -> dict[str, object]:
     temperature = None if parameters.temperature is None else min(parameters.temperature, HIGHEST_TEMPERATURE)
-    sampling = {"temperature": temperature, "top_p": parameters.top_p}
+    sampling = {"temperature": temperature, "top_p": parameters.top_p, "top_k": parameters.top_k}
     return {name: value for name, value in sampling.items() if value is not None}
 
 
-def _output_format(parameters: KnownParameters) -> dict[str, object]:
-    wanted = parameters.response_format
+def _output_format(call: ProviderCall, abilities: Abilities, conversation: Conversation) -> dict[str, object]:
+    """Returns the format of the answer. Where the API has no grammar for it, the model is asked for it."""
+    wanted = call.parameters.known.response_format
     if wanted.type == "text":
         return {}
-    if wanted.answer_schema is None:
-        raise CannotDo("This model supports JSON answers only with a schema: use json_schema.", "response_format")
-    return {"format": {"type": "json_schema", "schema": wanted.answer_schema}}
+    schema = wanted.answer_schema
+    if schema is not None and not schemas.is_recursive(schema):
+        return {"format": {"type": "json_schema", "schema": schemas.ANTHROPIC.fit(schema)}}
+    instruction = "Answer with one JSON object and nothing else: no words around it and no code fence."
+    if schema is not None:
+        instruction += f" It has this JSON schema: {bytes(schema).decode()}"
+    conversation.turns.append(_instruction(abilities, instruction))
+    call.note("response_format", "an instruction instead of a grammar")
+    return {}
 
 
-def _effort(parameters: KnownParameters) -> dict[str, object]:
-    effort = _EFFORTS.get(parameters.reasoning_effort or "")
-    return {} if effort is None else {"effort": effort}
+def _effort_of(request: Mapping[str, object]) -> object:
+    return as_object(request.get("output_config")).get("effort")
 
 
-def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
-    """Returns whether thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last
-    call, or before the beginning of an answer, which were not kept. Its budget must also leave room for the answer."""
-    is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
-    # A tool result may be followed by user text in the same turn.
-    turns = [turn for turn in conversation.turns[-3:] if not isinstance(turn, SystemTurn)]
-    last = turns[-1]
-    is_after_call = any(isinstance(turn, ResultsTurn) for turn in turns[-2:])
-    # The route's; without one, the model decides.
-    budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
-    return not (is_forced or is_after_call or isinstance(last, ModelTurn)) and budget_tokens < request["max_tokens"]
+def _instruction(abilities: Abilities, text: str) -> Turn:
+    """Returns a turn that asks the model for what it cannot be made to do."""
+    texts = [Text(encode_string(text))]
+    return SystemTurn(texts) if abilities.system_inside else UserTurn(texts)

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw
 
+from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
+from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
+from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
-from services.router.schema.parameters import Parameters
+from services.router.schema.parameters import EFFORT_TOKENS, Parameters
 from services.router.schema.tools import Function, Mode
 
 # Gemini 3 and later require the thought signature of each past call. This is Google's placeholder if the client has not
@@ -26,24 +29,25 @@ _SEEDS = 2**31
 _GENERATION_FIELDS = {
     "temperature": "temperature",
     "top_p": "topP",
+    "top_k": "topK",
     "stop": "stopSequences",
     "seed": "seed",
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
-    "reasoning_effort": "thinkingConfig",
     "response_format": "responseMimeType",
 }
-# Gemini 2.5 takes a number of tokens, later ones a level.
-_MODELS_WITH_BUDGETS = "gemini-2.5"
-_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24_576, "xhigh": 24_576}
-_LEVELS = {"minimal": "LOW", "low": "LOW", "medium": "HIGH", "high": "HIGH", "xhigh": "HIGH"}
+_EFFORT_NAMES = ("reasoning_effort", "reasoning")
+# The largest number of tokens for thinking that all models with such a number take.
+MOST_BUDGET_TOKENS = 24_576
 
 _FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 
 
 class GeminiProvider(HttpProvider):
+    kind = "gemini"
     answer_type = ContentAnswer
+    lessons = lessons.GEMINI
     versions = ("v1", "v1beta")
     flags = ("always_max_tokens",)
 
@@ -140,29 +144,46 @@ def _generation(call: ProviderCall) -> dict[str, object]:
         "maxOutputTokens": call.max_tokens if call.is_limit_told else None,
         "temperature": parameters.temperature,
         "topP": parameters.top_p,
+        "topK": parameters.top_k,
         "stopSequences": parameters.stops or None,
         "seed": None if parameters.seed is None else parameters.seed % _SEEDS,
         "presencePenalty": parameters.presence_penalty,
         "frequencyPenalty": parameters.frequency_penalty,
         "responseMimeType": None if wanted.type == "text" else "application/json",
-        "responseJsonSchema": wanted.answer_schema,
+        "responseJsonSchema": None if wanted.answer_schema is None else schemas.GEMINI.fit(wanted.answer_schema),
     }
     return {name: value for name, value in generation.items() if value is not None}
 
 
 def _thinking(call: ProviderCall) -> dict[str, object]:
-    effort, model = call.parameters.known.reasoning_effort or "", call.model_name.rpartition("/")[2]
-    if model.startswith(_MODELS_WITH_BUDGETS):
-        return {"thinkingConfig": {"thinkingBudget": _BUDGETS[effort]}} if effort in _BUDGETS else {}
-    if effort not in _LEVELS or model.startswith(_MODELS_WITHOUT_SIGNATURES):
+    """Returns the level, or the number of tokens, that is nearest to what the client asks for; notes what differs."""
+    known, abilities = call.parameters.known, call.takes
+    wanted, tokens = known.wanted_effort, None if known.reasoning is None else known.reasoning.max_tokens
+    effort = None if wanted is None else abilities.nearest_effort(wanted)
+    if wanted is None or effort is None:
+        call.ignore(_EFFORT_NAMES)
         return {}
-    return {"thinkingConfig": {"thinkingLevel": _LEVELS[effort]}}
+    if abilities.thinking == "budget":
+        budget = EFFORT_TOKENS[effort] if tokens is None or effort == "none" else min(tokens, MOST_BUDGET_TOKENS)
+        config: dict[str, object] = {"thinkingBudget": budget}
+        used = str(budget)
+    else:
+        config, used = {"thinkingLevel": effort.upper()}, f"reasoning_effort {effort}"
+    if known.reasoning_effort is None:
+        if used != str(tokens):
+            call.note("reasoning.max_tokens", f"{used} instead of {tokens}")
+    elif effort != wanted:
+        call.note("reasoning_effort", f"{effort} instead of {wanted}")
+    return {"thinkingConfig": config}
 
 
 def _not_sent(parameters: Parameters, ours: Mapping[str, object], sent: Mapping[str, object]) -> Iterator[str]:
     """Yields the parameters that have no equivalent, or another value in the route."""
     for name in parameters.fields:
-        field = _GENERATION_FIELDS.get(name, "")
+        field = "thinkingConfig" if name in _EFFORT_NAMES else _GENERATION_FIELDS.get(name, "")
+        if name in _EFFORT_NAMES and field not in ours:
+            # Named already.
+            continue
         if name == "parallel_tool_calls" or (name == "response_format" and field not in ours):
             continue
         if field not in ours or sent[field] != ours[field]:
@@ -171,10 +192,10 @@ def _not_sent(parameters: Parameters, ours: Mapping[str, object], sent: Mapping[
 
 def _declaration(function: Function) -> dict[str, object]:
     if not _FUNCTION_NAME.fullmatch(function.name):
-        raise CannotDo("For this model a function's name must begin with a letter or _.", "tools")
+        raise CannotDo(Sentence("function_name_first"), "tools")
     declaration: dict[str, object] = {"name": function.name}
     if function.description:
         declaration["description"] = function.description
     if function.has_parameters:
-        declaration["parametersJsonSchema"] = function.parameters
+        declaration["parametersJsonSchema"] = schemas.GEMINI.fit(function.parameters)
     return declaration

@@ -15,8 +15,11 @@ from services.chassis.http_client.connection import HttpConnection
 from services.chassis.http_client.failures import ConnectionRefused, Interrupted, TimedOut
 from services.chassis.http_client.origin import RequestHead, read_url
 from services.chassis.timing.deadlines import TimeLimit
+from services.router.providers.abilities import Abilities
+from services.router.providers.ability_table import abilities_of
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer
 from services.router.providers.base import (
+    Failure,
     Piece,
     ProviderCall,
     ProviderError,
@@ -26,30 +29,38 @@ from services.router.providers.base import (
     Timeouts,
 )
 from services.router.providers.errors.classify import TELLING_STATUSES, read_failure
-from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
+from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, ErrorBody, read_error_body
+from services.router.providers.errors.lessons import Lesson, learn
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.object_limit import check_objects
 from services.router.providers.http.stream import Stream
 from services.router.providers.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
+from services.router.schema.parameters import Parameters
 
 # Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
 # escaped.
 LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
 # Timeout for an error's body: the status is known and mostly sufficient.
 AFTER_FAILURE_S = 2.0
+# How often one chat is sent again, each time without what its model has just refused.
+MOST_LESSONS: Final = 3
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class HttpProvider(ABC):
     """A provider at one address. A subclass states what is its own: headers, path, body, and the format of answers."""
 
+    # As the routes file names it.
+    kind: ClassVar[str]
     answer_type: ClassVar[type[ProviderAnswer]]
     # Whether it is remote: then the routes file must have its address.
     needs_address: ClassVar[bool] = True
     # API versions, if there are several: the routes file must then name one, and a key.
     versions: ClassVar[tuple[str, ...]] = ()
+    # What its refusals tell of models.
+    lessons: ClassVar[Sequence[Lesson]] = ()
     # Keys of the routes file that are true or false.
     flags: ClassVar[tuple[str, ...]] = ()
 
@@ -65,6 +76,8 @@ class HttpProvider(ABC):
         """`headers` are sent beside those of the key; `tls` replaces the default trust store; `socket` is a unix socket
         to use instead of the host in the URL, without keep-alive."""
         self.telemetry_name = telemetry_name(route)
+        # What models take, by their names and by what was known of them, where a refusal has told more.
+        self._learned: dict[tuple[str, Abilities], Abilities] = {}
         self._origin, path = read_url(route.base_url, tls, socket)
         path, _, self._query = path.partition("?")
         self._base_path = path.rstrip("/")
@@ -120,7 +133,7 @@ class HttpProvider(ABC):
         total_s = self._timeouts.total_s
         begun_by_s = loop.time() + min(total_s, call.patience_s or total_s)
         try:
-            connection = await self._post(call)
+            connection = await self._ask(call)
         except Interrupted as error:
             raise _failure_of(error) from None
         streams, sink, is_traced = call.stream, call.sink, call.is_traced
@@ -129,8 +142,6 @@ class HttpProvider(ABC):
         answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
         answer.is_traced = is_traced
         try:
-            if connection.response.status != 200:
-                raise await self._read_failure(connection)
             if not _is_stream(connection, streams=streams):
                 await _read_whole(connection, answer, buffer)
                 yield answer.pieces.popleft()
@@ -158,6 +169,32 @@ class HttpProvider(ABC):
             buffer.release()
             # Reused if nothing is left to read.
             connection.release()
+
+    async def _ask(self, call: ProviderCall) -> AnswerConnection:
+        """Returns the connection with an answer. A model that refuses what nobody knew that it does not take is asked
+        once more without it, and so are later chats from the beginning."""
+        known, parameters = call.abilities or abilities_of(self.kind, call.model_name), call.parameters
+        lessons_left = MOST_LESSONS
+        while True:
+            call.takes = self._learned.get((call.model_name, known), known)
+            call.parameters = self._adapted(call, parameters)
+            connection = await self._post(call)
+            if connection.response.status == 200:
+                return connection
+            refusal, error = await self._read_refusal(connection)
+            learned = learn(call.takes, refusal, self.lessons) if error.failure is Failure.REFUSED else None
+            if learned is None or not lessons_left:
+                raise error
+            self._learned[call.model_name, known] = learned
+            lessons_left -= 1
+
+    def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
+        """Returns the parameters of a call as the model takes them."""
+        return parameters
+
+    def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
+        known = abilities or abilities_of(self.kind, model_name)
+        return self._learned.get((model_name, known), known).differences(known)
 
     async def _post(self, call: ProviderCall) -> AnswerConnection:
         """Sends the request and returns the connection once the response head has arrived."""
@@ -195,16 +232,20 @@ class HttpProvider(ABC):
             return path
         return f"{path}{'&' if '?' in path else '?'}{self._query}"
 
-    async def _read_failure(self, connection: AnswerConnection) -> ProviderError:
+    async def _read_refusal(self, connection: AnswerConnection) -> tuple[ErrorBody, ProviderError]:
+        """Reads a response that is no answer, and what it means."""
         said, response = b"", connection.response
-        if response.status in TELLING_STATUSES:
-            connection.answer_within(AFTER_FAILURE_S)
-            # A partial body is used too.
-            with suppress(Interrupted):
-                while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
-                    said += received
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
-        return read_failure(response.status, said, self.answer_type.error_patterns, headers)
+        try:
+            if response.status in TELLING_STATUSES:
+                connection.answer_within(AFTER_FAILURE_S)
+                # A partial body is used too.
+                with suppress(Interrupted):
+                    while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
+                        said += received
+        finally:
+            connection.release()
+        return read_error_body(said), read_failure(response.status, said, self.answer_type.error_patterns, headers)
 
 
 def _failure_of(error: Interrupted) -> ProviderError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from services.chassis.sentence import Sentence
 from services.router.providers.base import (
     CannotDo,
     Failure,
@@ -27,15 +28,23 @@ from services.router.schema.tools import NO_TOOLS
 # Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
 # Parameters that llama.cpp does not know.
-_UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
+_UNKNOWN_PARAMETERS = ("reasoning_effort", "reasoning", "verbosity")
 
 
 class LocalProvider(OpenAIProvider):
+    kind = "local"
     needs_address = False
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts, socket: Path) -> None:
         # The server holds a thread per open connection, so idle ones are not kept.
-        route = ProviderRoute(route.name, route.kind, "http://localhost/v1", always_max_tokens=True, no_store=False)
+        route = ProviderRoute(
+            route.name,
+            route.kind,
+            "http://localhost/v1",
+            always_max_tokens=True,
+            no_store=False,
+            open_parameters=True,
+        )
         super().__init__(route, timeouts, socket=socket)
 
     async def warm(self) -> Sequence[str]:
@@ -54,7 +63,7 @@ class LocalProvider(OpenAIProvider):
         if call.parameters.known.response_format.type != "text":
             call.ignore(("response_format",))
         if len(offer.functions) > CHOICES_MOST:
-            raise CannotDo(f"This model accepts at most {CHOICES_MOST} functions.", "tools")
+            raise CannotDo(Sentence("functions_most", most=CHOICES_MOST), "tools")
         yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
     async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
@@ -88,9 +97,7 @@ def _check_response_format(wanted: AnswerFormat) -> None:
             if schema:
                 check_schema(bytes(schema))
         except TooMuch as error:
-            raise CannotDo(
-                f"This model does not support the schema of response_format: {error}.", "response_format"
-            ) from None
+            raise CannotDo(Sentence("schema_not_supported", why=str(error)), "response_format") from None
 
 
 def _plain_call(call: ProviderCall) -> ProviderCall:

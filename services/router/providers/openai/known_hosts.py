@@ -17,6 +17,12 @@ class Host:
     needs_no_limit: bool = False
     # Whether it takes OpenAI's `prompt_cache_key`; others reject it.
     takes_cache_key: bool = False
+    # Whether it takes OpenRouter's `reasoning`.
+    takes_reasoning: bool = False
+    # Whether it takes what the servers of open models have, such as `top_k`.
+    takes_open_parameters: bool = False
+    # Whether it takes a `tool_choice` among some of the tools.
+    takes_allowed_tools: bool = False
     # Whether it takes fields that ask it not to store a request.
     takes_no_store: bool = False
     # Those fields, and headers in their place or beside them.
@@ -25,15 +31,26 @@ class Host:
 
 
 # `max_tokens` is refused by the models of OpenAI from GPT-5 on.
-_AZURE: Final = Host("max_completion_tokens", key_header="api-key", needs_no_limit=True, takes_no_store=True)
-_OPENAI: Final = Host("max_completion_tokens", needs_no_limit=True, takes_cache_key=True, takes_no_store=True)
+_AZURE: Final = Host(
+    "max_completion_tokens", key_header="api-key", needs_no_limit=True, takes_allowed_tools=True, takes_no_store=True
+)
+_OPENAI: Final = Host(
+    "max_completion_tokens",
+    needs_no_limit=True,
+    takes_cache_key=True,
+    takes_allowed_tools=True,
+    takes_no_store=True,
+)
 _TAKES_NOTHING: Final = Host(no_store_fields={})
+_TOGETHER: Final = Host(no_store_fields={}, takes_open_parameters=True)
 _OTHER: Final = Host()
 
 _HOSTS: Final = {
     "api.openai.com": _OPENAI,
     "openrouter.ai": Host(
         takes_cache_key=True,
+        takes_reasoning=True,
+        takes_open_parameters=True,
         takes_no_store=True,
         no_store_fields={"provider": {"zdr": True, "data_collection": "deny"}},
     ),
@@ -46,8 +63,8 @@ _HOSTS: Final = {
     "api.cerebras.ai": _TAKES_NOTHING,
     "api.deepseek.com": _TAKES_NOTHING,
     "api.groq.com": _TAKES_NOTHING,
-    "api.together.ai": _TAKES_NOTHING,
-    "api.together.xyz": _TAKES_NOTHING,
+    "api.together.ai": _TOGETHER,
+    "api.together.xyz": _TOGETHER,
     "generativelanguage.googleapis.com": _TAKES_NOTHING,
 }
 # Hosts of one region or one customer.

@@ -12,11 +12,14 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
+from services.router.providers.errors import lessons
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
+from services.router.providers.openai.parameters import adapt
 from services.router.providers.translation.conversion import merged
+from services.router.schema.parameters import OPEN_MODELS, Parameters
 
 CACHE_KEY_CHARACTERS: Final = 32
 # An access token, in place of an API key.
@@ -24,8 +27,13 @@ _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 
 class OpenAIProvider(HttpProvider):
+    kind = "openai"
     answer_type = CompletionAnswer
-    flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens")
+    lessons = lessons.OPENAI
+    flags = (
+        *("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens"),
+        *("open_parameters", "allowed_tools"),
+    )
 
     def __init__(
         self,
@@ -37,12 +45,19 @@ class OpenAIProvider(HttpProvider):
     ) -> None:
         host = host_of(route.base_url)
         self._key_header = host.key_header
+        self._takes_reasoning = host.takes_reasoning
         super().__init__(route, timeouts, host.no_store_headers if route.no_store else {}, tls=tls, socket=socket)
         self._route = route
         if route.no_store:
             self._extra = merged(self._extra, dict(host.no_store_fields))
         self._extra_json = msgspec.json.encode(self._extra)
         self._sends_cache_key = route.prompt_cache_key and "prompt_cache_key" not in self._extra
+
+    def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
+        if not self._route.open_parameters and not OPEN_MODELS.isdisjoint(parameters.fields):
+            call.ignore(sorted(OPEN_MODELS))
+            parameters = parameters.without(OPEN_MODELS)
+        return adapt(call, parameters, takes_reasoning=self._takes_reasoning)
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         # What the route sets is not the client's to choose.
@@ -63,9 +78,12 @@ class OpenAIProvider(HttpProvider):
     def _write_body(self, call: ProviderCall) -> bytes:
         if self._route.short_call_ids:
             call = replace(call, messages=shorten_call_ids(call.messages))
+        if not self._route.allowed_tools:
+            call = replace(call, tools=call.tools.without_others())
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
-        return encode_call(call, self._route.output_field, self._extra_json, self._cache_key(call))
+        output_field = call.takes.output_field or self._route.output_field
+        return encode_call(call, output_field, self._extra_json, self._cache_key(call))
 
     def _cache_key(self, call: ProviderCall) -> str:
         """Returns the key by which the provider finds the server that has the beginning of this prompt in its cache.

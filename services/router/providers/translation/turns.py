@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.router.schema.messages import (
     ABSENT,
     Message,
@@ -120,7 +121,7 @@ def read_conversation(messages: Messages, *, keeps_system_inside: bool = False) 
     reader.expect_results()
     reader.end_users_turn()
     if not reader.turns:
-        raise _refusal("The model needs at least one user message.")
+        raise _refusal(Sentence("user_message_missing"))
     return Conversation(reader.system, reader.turns, prefix_end)
 
 
@@ -167,7 +168,7 @@ class _Reader:
             turn.calls += calls
             self._asked = {call.call_id: call for call in calls}
             if len(self._asked) < len(calls):
-                raise _refusal("Two tool calls of one message have the same id.")
+                raise _refusal(Sentence("tool_call_ids_equal"))
 
     def turn_of(self, kind: type[_Turn]) -> _Turn:
         """Returns the last turn if it is of this kind, or else begins one."""
@@ -190,14 +191,14 @@ class _Reader:
         if not self._asked:
             return
         if len(self._given) < len(self._asked):
-            raise _refusal("Every tool call must be followed by a message with its result, before anything else.")
+            raise _refusal(Sentence("tool_result_missing"))
         self.turns.append(ResultsTurn([self._given[call_id] for call_id in self._asked]))
         self._asked, self._given = {}, {}
 
     def _add_result(self, message: Message) -> None:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
-            raise _refusal("The result of a tool call must follow the message with the call, and only once.")
+            raise _refusal(Sentence("tool_result_misplaced"))
         texts = _texts_of(message)
         marks = [text.cache_control for text in texts if text.cache_control is not None]
         text = join_strings([text.json for text in texts])
@@ -217,7 +218,7 @@ def _read_call(call: PastToolCall) -> PastCall:
     try:
         _arguments.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
-        raise _refusal("The arguments of a tool call in the messages are not a JSON object.") from None
+        raise _refusal(Sentence("tool_arguments_invalid")) from None
     return PastCall(plain_id(call.id or ""), function.name or "", Raw(arguments.encode()), call.extra_content)
 
 
@@ -236,5 +237,5 @@ def _says_something(text: Raw) -> bool:
     return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(decode_string(text).strip())
 
 
-def _refusal(message: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param="messages")
+def _refusal(sentence: Sentence) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, sentence, param="messages")

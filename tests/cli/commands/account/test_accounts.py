@@ -9,11 +9,12 @@ from click.testing import CliRunner
 from cli.commands.account import bookings
 from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
-from legato_protos.auth.v1 import auth_pb2, data_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.router.v1 import content_pb2
 from services.chassis.database.outages import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import play
 
 
@@ -101,7 +102,7 @@ def test_service_that_answers_that_its_database_is_away_is_not_said_to_be_silent
 
 
 def test_an_account_whose_grant_is_refused_is_not_lost() -> None:
-    refusal = LegatoError(Reason.REQUEST_INVALID, "That is too much.")
+    refusal = LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("That is too much."))
     far_end = play(
         ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
         ("metering", "CreditAdminService.GrantCredits", refusal),
@@ -190,7 +191,7 @@ def test_people_get_a_table() -> None:
 
 
 def test_an_unknown_account_is_refused_on_one_line() -> None:
-    refusal = LegatoError(Reason.NOT_FOUND, "There is no such account.")
+    refusal = LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such account."))
     result = play(("auth", "AccountAdminService.GetAccount", refusal)).run("accounts", "show", "acct_x")
     assert result.exit_code == 1
     assert result.stderr == "legato: There is no such account.\n"
@@ -241,7 +242,11 @@ def test_change_that_was_made_is_not_called_refused_because_the_balance_cannot_b
     response = getattr(auth_pb2, f"{name}AccountResponse")(account=account())
     far_end = play(
         ("auth", f"AccountAdminService.{name}Account", response),
-        ("metering", "MeteringService.GetBalance", LegatoError(Reason.INTERNAL, "Something failed.")),
+        (
+            "metering",
+            "MeteringService.GetBalance",
+            LegatoError(Reason.INTERNAL, Sentence.verbatim("Something failed.")),
+        ),
     )
     command, *options = arguments
     result = far_end.run("accounts", command, "acct_1", *options, "--json")
@@ -321,9 +326,9 @@ def test_closing_ends_access_first_and_memberships_last() -> None:
     closed = account()
     closed.close_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
     steps = (
-        ("auth", "DataService.CloseAccount", data_pb2.CloseAccountResponse(account=closed, revoked_keys=2)),
+        ("auth", "AccountAdminService.CloseAccount", accounts_pb2.CloseAccountResponse(account=closed, revoked_keys=2)),
         ("router", "ContentService.EraseAccount", content_pb2.EraseAccountResponse(notes=3, attachments=1)),
-        ("auth", "DataService.EndMemberships", data_pb2.EndMembershipsResponse(ended=2)),
+        ("auth", "AccountAdminService.EndMemberships", accounts_pb2.EndMembershipsResponse(ended=2)),
     )
     far_end = play(*steps)
     [shown] = json.loads(far_end.run("accounts", "close", "acct_1", "--json").stdout)

@@ -9,6 +9,7 @@ from cli.commands.account import bookings
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
@@ -47,7 +48,9 @@ BOOKINGS: list[tuple[str, list[str], str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "id_field", "answer"), BOOKINGS)
-@pytest.mark.parametrize("failure", [grpc.StatusCode.UNAVAILABLE, LegatoError(Reason.INTERNAL, "Something failed.")])
+@pytest.mark.parametrize(
+    "failure", [grpc.StatusCode.UNAVAILABLE, LegatoError(Reason.INTERNAL, Sentence.verbatim("Something failed."))]
+)
 def test_booking_without_an_answer_is_not_called_undone_and_the_command_that_is_told_repeats_the_same_one(
     monkeypatch: pytest.MonkeyPatch,
     method: str,
@@ -121,7 +124,7 @@ def test_id_of_a_booking_can_be_given(method: str, arguments: list[str], id_fiel
 
 def test_empty_id_is_no_wish_for_a_new_one() -> None:
     """A variable may not be set: a new id each time would book twice what was meant to be booked once."""
-    refusal = LegatoError(Reason.REQUEST_INVALID, "This is not an id.")
+    refusal = LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("This is not an id."))
     far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", refusal))
     assert far_end.run("credits", "grant", "acct_1", "5.00", "--id", "").stderr == "legato: This is not an id.\n"
     assert far_end.requests[1].operation_id == ""

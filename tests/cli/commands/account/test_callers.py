@@ -5,6 +5,7 @@ import pytest
 
 from legato_protos.auth.v1 import callers_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import play
 
 
@@ -16,7 +17,7 @@ def granted(account_id: str = "acct_1", **fields: int) -> pb.CallerGrant:
 
 def test_a_grant_of_an_account_is_shown_with_its_limits() -> None:
     answer = pb.GrantCallerResponse(grant=granted(requests_per_minute=60))
-    far_end = play(("auth", "CallerAdminService.GrantCaller", answer))
+    far_end = play(("auth", "KeyAdminService.GrantCaller", answer))
     result = far_end.run(
         "callers", "grant", "billing-bot", "--account", "acct_1", "--requests-per-minute", "60", "--json"
     )
@@ -36,7 +37,7 @@ def test_a_grant_of_an_account_is_shown_with_its_limits() -> None:
 
 
 def test_a_grant_of_all_accounts_names_none() -> None:
-    far_end = play(("auth", "CallerAdminService.GrantCaller", pb.GrantCallerResponse(grant=granted(""))))
+    far_end = play(("auth", "KeyAdminService.GrantCaller", pb.GrantCallerResponse(grant=granted(""))))
     shown = json.loads(far_end.run("callers", "grant", "billing-bot", "--all-accounts", "--json").stdout)
     assert (shown["account_id"], shown["all_accounts"]) == (None, True)
     assert far_end.requests == [pb.GrantCallerRequest(caller="billing-bot", all_accounts=True)]
@@ -54,8 +55,8 @@ def test_every_page_of_grants_is_listed_revoked_ones_too() -> None:
     revoked.revoke_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
     first = pb.ListCallersResponse(grants=[granted("", tokens_per_minute=900)], next_page_token="more")
     far_end = play(
-        ("auth", "CallerAdminService.ListCallers", first),
-        ("auth", "CallerAdminService.ListCallers", pb.ListCallersResponse(grants=[revoked])),
+        ("auth", "KeyAdminService.ListCallers", first),
+        ("auth", "KeyAdminService.ListCallers", pb.ListCallersResponse(grants=[revoked])),
     )
     headers, of_all, of_one = (line.split() for line in far_end.run("callers", "list").stdout.splitlines())
     assert headers == ["caller", "account_id", "all_accounts", "created_at", "revoked_at", "tokens_per_minute"]
@@ -73,7 +74,7 @@ def test_every_page_of_grants_is_listed_revoked_ones_too() -> None:
     ],
 )
 def test_a_revocation_says_what_is_left(given: list[str], remaining: list[pb.CallerGrant], told: str) -> None:
-    answer = ("auth", "CallerAdminService.RevokeCaller", pb.RevokeCallerResponse(remaining_grants=remaining))
+    answer = ("auth", "KeyAdminService.RevokeCaller", pb.RevokeCallerResponse(remaining_grants=remaining))
     assert play(answer).run("callers", "revoke", "billing-bot", *given).stdout.strip() == told
     far_end = play(answer)
     shown = json.loads(far_end.run("callers", "revoke", "billing-bot", *given, "--json").stdout)
@@ -83,7 +84,7 @@ def test_a_revocation_says_what_is_left(given: list[str], remaining: list[pb.Cal
 
 
 def test_a_mistyped_name_is_refused_and_not_taken_for_revoked() -> None:
-    refused = LegatoError(Reason.NOT_FOUND, "There is no such grant.")
-    result = play(("auth", "CallerAdminService.RevokeCaller", refused)).run("callers", "revoke", "biling-bot")
+    refused = LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such grant."))
+    result = play(("auth", "KeyAdminService.RevokeCaller", refused)).run("callers", "revoke", "biling-bot")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "There is no such grant." in result.stderr

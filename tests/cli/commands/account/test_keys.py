@@ -7,6 +7,7 @@ import pytest
 
 from cli.main import legato
 from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1.spend_limits_pb2 import SpendLimits
 from tests.cli.played import play
 
 
@@ -47,6 +48,29 @@ def test_a_new_key_is_shown_with_its_secret() -> None:
     (request,) = far_end.requests
     assert (request.account_id, request.name, request.expires_after_days) == ("acct_1", "laptop", 30)
     assert list(request.scopes) == [auth_pb2.SCOPE_INFERENCE]
+
+
+def test_a_key_is_created_with_all_that_limits_it() -> None:
+    limits = SpendLimits(day_nanos=2_500_000_000, total_nanos=40_000_000_000)
+    made = auth_pb2.CreateKeyResponse(key=key(), api_key="sk-legato-x", spend_limits=limits)
+    far_end = play(("auth", "KeyAdminService.CreateKey", made))
+    given = ("--day", "2.50", "--total", "40", "--requests-per-minute", "60", "--classes", "mezzo")
+    result = far_end.run("keys", "create", "--account", "acct_1", *given, "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    assert (shown["spend_day_usd"], shown["spend_total_usd"], shown["api_key"]) == ("2.50", "40.00", "sk-legato-x")
+    (request,) = far_end.requests
+    assert (request.spend_limits, request.requests_per_minute) == (limits, 60)
+    assert not request.HasField("tokens_per_minute")
+    assert list(request.allowed_classes.class_ids) == ["mezzo"]
+
+
+def test_a_key_that_an_older_auth_has_not_limited_is_not_shown() -> None:
+    far_end = play(("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(key=key(), api_key="sk-legato-x")))
+    result = far_end.run("keys", "create", "--account", "acct_1", "--day", "2.50")
+    assert result.exit_code == 1
+    assert "revoke key_1" in result.stderr
+    assert "sk-legato-x" not in result.output
 
 
 @pytest.mark.parametrize(

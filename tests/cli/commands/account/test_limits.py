@@ -22,21 +22,23 @@ SPEND = pb.Spend(
 
 LISTED = ("metering", "SpendLimitService.ListSpendLimits", pb.ListSpendLimitsResponse(spends=[SPEND]))
 SET = ("metering", "SpendLimitService.SetSpendLimits", pb.SetSpendLimitsResponse(spend=SPEND))
-
-
-KEY = ("auth", "KeyAdminService.GetKey", auth_pb2.GetKeyResponse(key=auth_pb2.Key(account_id="acct_1")))
+SET_KEY = ("auth", "KeyAdminService.SetKeySpendLimits", auth_pb2.SetKeySpendLimitsResponse(spend=SPEND))
 
 
 def played_set() -> Played:
-    return play(KNOWN, KEY, LISTED, SET)
+    return play(KNOWN, LISTED, SET_KEY)
 
 
-def test_the_key_of_another_account_is_refused() -> None:
-    far_end = played_set()
-    refused = far_end.run("limits", "set", "acct_2", "--key", "key_1", "--day", "1")
-    assert refused.exit_code == 1
-    assert "key_1 is not a key of acct_2" in refused.stderr
-    assert not any(isinstance(request, pb.SetSpendLimitsRequest) for request in far_end.requests)
+def test_limits_of_a_key_are_set_by_auth_and_those_of_the_account_by_metering() -> None:
+    far_end = play(KNOWN, LISTED, SET_KEY)
+    assert far_end.run("limits", "set", "acct_1", "--key", "key_1", "--day", "1").exit_code == 0
+    asked = far_end.requests[-1]
+    assert (asked.account_id, asked.key_id) == ("acct_1", "key_1")
+    far_end = play(KNOWN, LISTED, SET)
+    assert far_end.run("limits", "set", "acct_1", "--day", "1").exit_code == 0
+    assert far_end.requests[-1] == pb.SetSpendLimitsRequest(
+        account_id="acct_1", limits=pb.SpendLimits(day_nanos=1_000_000_000)
+    )
 
 
 def test_limits_are_shown_with_what_was_spent_to_the_nano_dollar() -> None:
@@ -52,13 +54,13 @@ def test_limits_are_shown_with_what_was_spent_to_the_nano_dollar() -> None:
 def test_a_limit_that_is_not_named_stays_as_it_is() -> None:
     far_end = played_set()
     assert far_end.run("limits", "set", "acct_1", "--key", "key_1", "--month", "20").exit_code == 0
-    assert far_end.requests[-1].limits == pb.SpendLimits(day_nanos=5_000_000_000, month_nanos=20_000_000_000)
+    assert far_end.requests[-1].spend_limits == pb.SpendLimits(day_nanos=5_000_000_000, month_nanos=20_000_000_000)
 
 
 def test_none_takes_a_limit_away() -> None:
     far_end = played_set()
     far_end.run("limits", "set", "acct_1", "--key", "key_1", "--day", "none", "--total", "0")
-    assert far_end.requests[-1].limits == pb.SpendLimits(total_nanos=0)
+    assert far_end.requests[-1].spend_limits == pb.SpendLimits(total_nanos=0)
 
 
 def test_a_change_of_nothing_or_to_less_than_zero_is_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 from cli.commands.account import users
 from cli.supervision.data_folder import write_processes
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1.data_pb2 import DeleteUserResponse
+from legato_protos.auth.v1.accounts_pb2 import DeleteUserResponse
 from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.changes import Change, from_changes
 from tests.cli.played import play
@@ -42,7 +42,9 @@ def test_disable_and_set_operator_can_be_undone() -> None:
 
 
 def test_delete_says_what_was_ended() -> None:
-    far_end = play(("auth", "DataService.DeleteUser", DeleteUserResponse(memberships=1, revoked_keys=2, sessions=3)))
+    far_end = play(
+        ("auth", "AccountAdminService.DeleteUser", DeleteUserResponse(memberships=1, revoked_keys=2, sessions=3))
+    )
     shown = json.loads(far_end.run("users", "delete", "user_a", "--json").stdout)
     assert shown == {"user_id": "user_a", "memberships": 1, "revoked_keys": 2, "sessions": 3, "sign_in_ways": 0}
     assert far_end.requests[0].user_id == "user_a"

@@ -6,6 +6,7 @@ from pathlib import Path
 from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import Played, play
 
 CLOSED = metering_pb2.Closing(month="2026-10", entries=5, entries_hash="e" * 64, closing_hash="c" * 64)
@@ -56,7 +57,7 @@ def test_a_changed_audit_log_is_told_and_exits_with_1() -> None:
 
 
 def test_the_ledger_is_told_even_if_auth_refuses() -> None:
-    refused = LegatoError(Reason.CALLER_NOT_ALLOWED, "This caller may not call this method.")
+    refused = LegatoError(Reason.CALLER_NOT_ALLOWED, Sentence.verbatim("This caller may not call this method."))
     far_end = play(
         ("metering", "CreditAdminService.Audit", metering_pb2.AuditResponse()),
         CLOSINGS,

@@ -7,10 +7,15 @@ from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.payments.v1 import payments_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
-UNKNOWN = ("auth", "AccountAdminService.GetAccount", LegatoError(Reason.NOT_FOUND, "There is no such account."))
+UNKNOWN = (
+    "auth",
+    "AccountAdminService.GetAccount",
+    LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such account.")),
+)
 BALANCE = metering_pb2.Balance(
     account_id="acct_1", balance_nanos=3_750_000_001, held_nanos=250, owed_nanos=4_350_000_000
 )
@@ -63,7 +68,7 @@ def test_money_of_an_account_that_does_not_exist_is_refused(arguments: list[str]
 
 
 def test_going_below_what_is_there_is_refused() -> None:
-    refusal = LegatoError(Reason.CREDITS_EXHAUSTED, "The account does not have that much.")
+    refusal = LegatoError(Reason.CREDITS_EXHAUSTED, Sentence.verbatim("The account does not have that much."))
     far_end = play(KNOWN, ("metering", "CreditAdminService.AdjustCredits", refusal))
     result = far_end.run("credits", "adjust", "acct_1", "-100", "--reason", "refund")
     assert (result.exit_code, result.stderr) == (1, "legato: The account does not have that much.\n")
@@ -162,7 +167,11 @@ def test_card_payments_since_a_backup_are_booked_for_accounts_that_still_exist()
         payments_pb2.ListedPayment(payment_id="pi_3", account_id="acct_1", amount_cents=900),
     ]
     booked = ("payments", "PaymentService.BookPayment", payments_pb2.BookPaymentResponse(is_booked=True))
-    failed = ("payments", "PaymentService.BookPayment", LegatoError(Reason.INTERNAL, "Something went wrong."))
+    failed = (
+        "payments",
+        "PaymentService.BookPayment",
+        LegatoError(Reason.INTERNAL, Sentence.verbatim("Something went wrong.")),
+    )
     far_end = play(
         ("payments", "PaymentService.ListPayments", payments_pb2.ListPaymentsResponse(payments=listed)),
         KNOWN,

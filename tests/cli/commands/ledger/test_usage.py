@@ -8,6 +8,7 @@ from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import metering_pb2
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import Played, play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
@@ -183,7 +184,7 @@ def test_csv_is_exact() -> None:
 
 
 def test_period_that_is_too_long_for_an_answer_is_asked_for_in_halves() -> None:
-    too_long = LegatoError(Reason.REQUEST_INVALID, "The period is too long.", param="start_time")
+    too_long = LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("The period is too long."), param="start_time")
     listing = "MeteringService.ListUsage"
     answers = [metering_pb2.ListUsageResponse(rows=[row(hour)]) for hour in (7, 8, 9)]
     far_end = play(
@@ -198,7 +199,7 @@ def test_period_that_is_too_long_for_an_answer_is_asked_for_in_halves() -> None:
 
 
 def test_hour_that_is_too_long_for_an_answer_is_refused() -> None:
-    too_long = LegatoError(Reason.REQUEST_INVALID, "The period is too long.", param="start_time")
+    too_long = LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("The period is too long."), param="start_time")
     far_end = play(KNOWN, ("metering", "MeteringService.ListUsage", too_long))
     times = ("--from", "2026-11-15T00:00:00Z", "--to", "2026-11-15T01:00:00Z")
     assert far_end.run("usage", "--account", "acct_1", *times).exit_code == 1

@@ -4,11 +4,12 @@ import pytest
 
 from legato_protos.auth.v1 import auth_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.cli.played import play
 
 ON = auth_pb2.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
 ON.start_time.FromSeconds(86_400)
-STARTED = ("auth", "MaintenanceAdminService.StartMaintenance", auth_pb2.StartMaintenanceResponse(maintenance=ON))
+STARTED = ("auth", "AuthService.StartMaintenance", auth_pb2.StartMaintenanceResponse(maintenance=ON))
 OFF = {"maintenance": "off", "message": None, "retry_after_s": None, "started_at": None}
 
 
@@ -39,12 +40,14 @@ def test_on_needs_no_message() -> None:
     ],
 )
 def test_off_is_told_as_such(command: str, method: str, answer: object) -> None:
-    result = play(("auth", f"MaintenanceAdminService.{method}", answer)).run("maintenance", command, "--json")
+    result = play(("auth", f"AuthService.{method}", answer)).run("maintenance", command, "--json")
     assert json.loads(result.stdout) == OFF
 
 
 def test_message_that_is_refused_is_told_in_one_line() -> None:
-    refusal = LegatoError(Reason.REQUEST_INVALID, "A message must have 1 to 500 characters.", param="message")
+    refusal = LegatoError(
+        Reason.REQUEST_INVALID, Sentence.verbatim("A message must have 1 to 500 characters."), param="message"
+    )
     result = play((*STARTED[:2], refusal)).run("maintenance", "on", "--message", "x" * 501)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 

@@ -37,6 +37,7 @@ BIG = router_pb2.Target(
     promise_until="2026-11-01",
     other_region="eastus",
     cuts_prompts_from_tokens=5000,
+    learned=["efforts low/high"],
 )
 SPARE = router_pb2.Target(
     class_id="forte",
@@ -109,9 +110,11 @@ def test_models_are_shown_with_how_they_do() -> None:
             "promise_until": "2026-11-01",
             "other_region": "eastus",
             "cuts_prompts_from_tokens": 5000,
+            "learned": ["efforts low/high"],
             "notes": [
                 "zero retention is promised until 2026-11-01",
                 "its certificate names eastus",
+                "refusals told: efforts low/high",
                 "cuts prompts from 5000 tokens on",
             ],
         },
@@ -137,6 +140,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "promise_until": "2999-12-31",
             "other_region": None,
             "cuts_prompts_from_tokens": None,
+            "learned": [],
             "notes": [],
         },
     ]

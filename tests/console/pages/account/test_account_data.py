@@ -113,7 +113,7 @@ def test_closing_ends_everything_but_the_books(console: ConsoleHarness, tmp_path
 
 def test_closing_goes_on_where_a_service_did_not_answer(console: ConsoleHarness) -> None:
     session = fill(console)
-    steps = ("DataService.CloseAccount", "ContentService.EraseAccount", "DataService.EndMemberships")
+    steps = ("AccountAdminService.CloseAccount", "ContentService.EraseAccount", "AccountAdminService.EndMemberships")
     for number, step in enumerate(steps):
         console.backends.fail = {step: not_answering()}
         answer = console.post(CLOSE, {}, session)

@@ -8,6 +8,7 @@ import pytest
 
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.console.metering import ACCOUNT_ID
@@ -146,7 +147,7 @@ def begin_upload(console: ConsoleHarness, path: str, session: str) -> http.clien
 
 
 def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHarness) -> None:
-    slow = LegatoError(Reason.BODY_TIMEOUT, "The document arrives too slowly.", param="document")
+    slow = LegatoError(Reason.BODY_TIMEOUT, Sentence.verbatim("The document arrives too slowly."), param="document")
     console.backends.fail = {"GroundingAdminService.AddAttachment": slow}
     session = console.auth.sign_in()
     for path, said in (("/documents", "<h1>Documents</h1>"), ("/documents/upload", '"message"')):
@@ -161,7 +162,7 @@ def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHar
 
 @pytest.mark.parametrize("reason", [Reason.TOO_MANY_AT_ONCE, Reason.SATURATED])
 def test_what_has_to_wait_is_told_to_the_form_and_to_the_script(console: ConsoleHarness, reason: Reason) -> None:
-    wait = LegatoError(reason, "Please retry in a minute.", param="document")
+    wait = LegatoError(reason, Sentence.verbatim("Please retry in a minute."), param="document")
     console.backends.fail = {"GroundingAdminService.AddAttachment": wait}
     session = console.auth.sign_in()
     page = console.send_file("/documents", session, b"Hello", "a.txt")

@@ -9,8 +9,11 @@ import pytest
 from services.auth.core.records.accounts import ClassAllowance, KeyLimits
 from services.auth.core.times import DAY_US
 from services.auth.keys.records import Scope
+from services.auth.keys.rules.keys import IssuedKey
+from services.auth.keys.servicers.keys import KeyAdminServicer
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, SpendLimits
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.backends import not_answering
@@ -18,7 +21,7 @@ from tests.console.clock import NOW_US
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import DOLLAR
 
-SET_FIRST = "SpendLimitService.SetFirstSpendLimits"
+LIMIT_KEY = "SpendLimitService.LimitKey"
 
 
 def form(**given: str) -> dict[str, Any]:
@@ -26,7 +29,7 @@ def form(**given: str) -> dict[str, Any]:
     return {**fields, "day": "2.50", "month": "", "total": "40", **given}
 
 
-def test_a_key_has_its_spend_limits_before_its_secret_is_shown(console: ConsoleHarness) -> None:
+def test_a_key_has_its_spend_limits_before_it_is_created(console: ConsoleHarness) -> None:
     session = console.auth.sign_in()
     made = console.post("/keys", form(), session)
     assert made.status == 303, made.text[-3000:]
@@ -35,42 +38,45 @@ def test_a_key_has_its_spend_limits_before_its_secret_is_shown(console: ConsoleH
     assert not KEY_PATTERN.search(made.text)
     limits = SpendLimits(day_nanos=2_500_000_000, total_nanos=40 * DOLLAR)
     assert console.metering.limits(key.key_id) == limits
-    calls = [call for call in console.backends.calls if call in (SET_FIRST, "UserService.KeepResult")]
-    assert calls == [SET_FIRST, "UserService.KeepResult"]
     shown = console.follow(made, session).text
     assert KEY_PATTERN.search(shown)
     assert "$2.50 a day and $40.00 in all" in shown
+    # One event has all that the key was created with.
+    [event] = console.auth.events("key.created")
+    changed = {change.field: change.after for change in event.changes or ()}
+    assert (changed["spend_day_nanos"], changed["spend_total_nanos"]) == (2_500_000_000, 40 * DOLLAR)
+    assert console.metering.recorded_changes() == []
 
 
-@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, "Not so.")])
-def test_a_key_whose_limits_could_not_be_set_is_revoked_and_never_shown(
-    console: ConsoleHarness, error: LegatoError
-) -> None:
-    console.backends.fail = {SET_FIRST: error}
+@pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, Sentence.verbatim("Not so."))])
+def test_there_is_no_key_whose_spend_limits_could_not_be_set(console: ConsoleHarness, error: LegatoError) -> None:
+    console.backends.fail = {LIMIT_KEY: error}
     session = console.auth.sign_in()
     answer = console.post("/keys", form(), session)
-    assert answer.status == 503
-    assert "was revoked before anybody had it" in answer.text
+    assert answer.status == (503 if error.reason is Reason.UNAVAILABLE else 400)
     assert not KEY_PATTERN.search(answer.text)
-    [key] = console.auth.list_keys()
-    assert key.revoked_at_us is not None
-    assert console.backends.auth.kept_results() == []
-    # What was typed stays, and the same form again says what became of its key.
-    assert 'value="2.50"' in answer.text
+    assert console.auth.list_keys() == []
+    assert console.auth.events("key.created") == []
+    # The same form again creates it.
     console.backends.fail = {}
-    again = console.post("/keys", form(), session)
-    assert (again.status, "Send it again to create another" in again.text) == (400, True)
-    [form_id] = re.findall(r'name="form_id" value="(\w+)"', again.text)
-    assert KEY_PATTERN.search(console.follow(console.post("/keys", form(form_id=form_id), session), session).text)
+    assert KEY_PATTERN.search(console.follow(console.post("/keys", form(), session), session).text)
 
 
-def test_a_key_that_could_be_neither_limited_nor_revoked_is_told_of_and_never_shown(console: ConsoleHarness) -> None:
-    console.backends.fail = {SET_FIRST: not_answering(), "KeyAdminService.RevokeKey": not_answering()}
-    answer = console.post("/keys", form(), console.auth.sign_in())
-    assert answer.status == 503
-    assert "Nobody has the new key, but it is in the list" in answer.text
+def test_the_secret_of_a_key_that_an_older_auth_has_not_limited_is_not_shown(
+    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_issued(servicer: KeyAdminServicer, issued: IssuedKey) -> dict[str, Any]:
+        return {"key": servicer._to_key(issued.shown), "api_key": issued.secret}
+
+    monkeypatch.setattr(KeyAdminServicer, "_to_issued", to_issued)
+    session = console.auth.sign_in()
+    answer = console.post("/keys", form(), session)
+    assert (answer.status, "Nobody has the new key, but it is in the list" in answer.text) == (503, True)
     assert not KEY_PATTERN.search(answer.text)
     assert console.backends.auth.kept_results() == []
+    # One that has no limits is as good as any.
+    made = console.post("/keys", form(day="", total="", form_id="f2"), session)
+    assert KEY_PATTERN.search(console.follow(made, session).text)
 
 
 def test_no_key_is_created_while_its_spend_limits_cannot_be_set(console: ConsoleHarness) -> None:
@@ -85,7 +91,7 @@ def test_no_key_is_created_while_its_spend_limits_cannot_be_set(console: Console
 
 
 def test_without_spend_limits_a_key_is_created_while_metering_is_away(console: ConsoleHarness) -> None:
-    console.backends.fail = {"SpendLimitService.ListSpendLimits": not_answering(), SET_FIRST: not_answering()}
+    console.backends.fail = {"SpendLimitService.ListSpendLimits": not_answering(), LIMIT_KEY: not_answering()}
     session = console.auth.sign_in()
     made = console.post("/keys", form(day="", total=""), session)
     assert KEY_PATTERN.search(console.follow(made, session).text)

@@ -3,6 +3,7 @@ import pytest
 from services.auth.core.messages import SWITCHES
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import ACCOUNT_ID
@@ -150,7 +151,9 @@ def test_while_the_router_does_not_answer_the_page_says_so(console: ConsoleHarne
 
 
 def test_a_limit_that_is_reached_is_told_in_the_routers_words(console: ConsoleHarness) -> None:
-    full = LegatoError(Reason.REQUEST_INVALID, "An account may have at most 200 notes: remove one first.")
+    full = LegatoError(
+        Reason.REQUEST_INVALID, Sentence.verbatim("An account may have at most 200 notes: remove one first.")
+    )
     console.backends.fail = {"GroundingAdminService.AddNote": full}
     answer = console.post("/memory", {"text": "One more."}, console.auth.sign_in())
     assert "at most 200 notes" in answer.text

@@ -5,6 +5,7 @@ from typing import Any
 from services.auth.notices.records import DeliveryState
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.console.auth import WEBHOOK_SECRET_PATTERN, only_match
 from tests.console.auth_rows import WEBHOOK_URL
 from tests.console.harness import ConsoleHarness
@@ -102,7 +103,9 @@ def test_a_test_is_sent_and_a_dead_letter_again(console: ConsoleHarness) -> None
 
 def test_without_metering_the_rest_of_the_page_works(console: ConsoleHarness) -> None:
     console.backends.fill_notices()
-    console.backends.fail = {"NoticeThresholdService.GetLowBalance": LegatoError(Reason.UNAVAILABLE, "Away.")}
+    console.backends.fail = {
+        "NoticeThresholdService.GetLowBalance": LegatoError(Reason.UNAVAILABLE, Sentence.verbatim("Away."))
+    }
     page = console.get(PATH, console.auth.sign_in())
     assert page.status == 200
     assert "The threshold cannot be shown right now" in page.text

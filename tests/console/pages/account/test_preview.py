@@ -3,6 +3,7 @@ from decimal import Decimal
 
 from services.auth.core.messages import SWITCHES
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sentence import Sentence
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 
@@ -50,7 +51,7 @@ def test_a_question_that_is_refused_is_shown_with_the_reason(console: ConsoleHar
     assert answer.status == 400
     assert "A question must have 1 to 32,000 characters." in answer.text
     console.backends.fail = {
-        "GroundingAdminService.PreviewGrounding": LegatoError(Reason.MODEL_UNKNOWN, "No such model.")
+        "GroundingAdminService.PreviewGrounding": LegatoError(Reason.MODEL_UNKNOWN, Sentence.verbatim("No such model."))
     }
     assert console.post("/preview", {"question": "x", "class": "gpt"}, session).status == 400
 

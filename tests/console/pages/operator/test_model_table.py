@@ -26,9 +26,7 @@ def figures_of(*routers: list[pb.Target]) -> dict[str, Figure]:
 
 
 def places_in(table: ModelTable) -> list[tuple[str, list[tuple[int, str]]]]:
-    return [
-        (class_id, [(row.target.tier, row.target.model_name) for row in rows]) for class_id, rows in table.classes
-    ]
+    return [(class_id, [(row.target.tier, row.target.model_name) for row in rows]) for class_id, rows in table.classes]
 
 
 def test_counts_and_chats_are_added_over_routers() -> None:

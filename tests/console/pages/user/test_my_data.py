@@ -56,7 +56,7 @@ def test_the_export_has_what_the_service_knows_of_a_user_and_no_secret(console: 
 
 
 def test_an_export_that_cannot_be_read_is_a_page_and_no_part_of_a_file(console: ConsoleHarness) -> None:
-    console.backends.fail = {"CredentialService.GetCredentials": not_answering()}
+    console.backends.fail = {"UserService.GetCredentials": not_answering()}
     answer = console.get("/my-data/user.zip", console.auth.sign_in())
     assert (answer.status, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
 

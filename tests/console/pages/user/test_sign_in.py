@@ -57,7 +57,7 @@ def test_the_sign_in_page_offers_what_is_set_up_and_nothing_else(console: Consol
 
 
 def test_the_sign_in_page_is_there_without_auth(console: ConsoleHarness) -> None:
-    console.backends.fail = {"SignInMethodService.GetSignInMethods": not_answering()}
+    console.backends.fail = {"SignInService.GetSignInMethods": not_answering()}
     assert console.get("/sign-in").status == 200
 
 

@@ -37,6 +37,7 @@ async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encryp
     await owner.call("RemoveWebhook", webhook_id=webhook.webhook_id)
     [notice] = (await owner.call("ListNotices")).notices
     assert [delivery.channel for delivery in notice.deliveries] == ["mail"]
+    assert (notice.summary, notice.sentence.id) == ("This is a test. Nothing has happened.", "notice_test")
     for _ in range(5):
         await owner.add_webhook(receiver)
     for url in (receiver.url, "gopher://example.ca"):

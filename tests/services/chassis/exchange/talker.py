@@ -13,6 +13,7 @@ from services.chassis.exchange.methods import CallStream, StreamMethod, UnaryMet
 from services.chassis.exchange.rpc import serve_stream
 from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.server import RpcServer
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from tests.support.tracing import RecordedSpan, recording_tracer
@@ -43,7 +44,9 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
 
     async def get_balance(self, request: metering.GetBalanceRequest) -> metering.GetBalanceResponse:
         if request.account_id == "poor":
-            raise LegatoError(Reason.CREDITS_EXHAUSTED, "Nothing left.", param="account", retry_after_s=1.5)
+            raise LegatoError(
+                Reason.CREDITS_EXHAUSTED, Sentence.verbatim("Nothing left."), param="account", retry_after_s=1.5
+            )
         if request.account_id == "bug":
             raise RuntimeError("said in confidence")
         if request.account_id == "slow":
@@ -64,7 +67,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
                 await self.release.wait()
             if opened.model == "fail":
                 await chat.send(router.ChatResponse(contents=["first"]))
-                raise LegatoError(Reason.UPSTREAM_FAILED, "It broke.")
+                raise LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("It broke."))
             for number in range(opened.max_tokens):
                 await chat.send(router.ChatResponse(contents=["x" * int(opened.request_id or 1)], output_tokens=number))
                 self.sent = number + 1

@@ -6,6 +6,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process.run import run
+from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 
 
@@ -21,7 +22,7 @@ def test_wrong_settings_are_told_line_by_line(capsys: pytest.CaptureFixture[str]
 
 def test_other_reasons_are_told_in_one_line() -> None:
     async def main() -> None:
-        raise LegatoError(Reason.UNAVAILABLE, "the database cannot be reached")
+        raise LegatoError(Reason.UNAVAILABLE, Sentence.verbatim("the database cannot be reached"))
 
     with pytest.raises(SystemExit, match="test: the database cannot be reached"):
         run("test", main)

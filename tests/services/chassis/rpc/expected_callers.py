@@ -17,11 +17,11 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.auth.v1.AuthService": {
         **dict.fromkeys(["Verify", "VerifyCaller", "Watch", "FindRefusedKeys"], EDGE),
         "ListCallerKeys": EDGE | ADMIN,
+        **dict.fromkeys(["StartMaintenance", "EndMaintenance", "GetMaintenance"], ADMIN),
     },
     "legato.chat.v1.ChatService": dict.fromkeys(
         ["Complete", "Stream", "ListModels", "GetUsage", "GetRequest"], PROGRAMS
     ),
-    "legato.auth.v1.CallerAdminService": dict.fromkeys(["GrantCaller", "RevokeCaller", "ListCallers"], OPERATORS),
     "legato.auth.v1.AccountAdminService": {
         "CreateAccount": OPERATORS,
         "GetAccount": OWNERS,
@@ -29,6 +29,19 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "UpdateAccount": OWNERS,
         "SuspendAccount": OPERATORS,
         "ResumeAccount": OPERATORS,
+        **dict.fromkeys(
+            [
+                "ListMembers",
+                "InviteMember",
+                "CancelInvitation",
+                "ChangeMemberRole",
+                "RemoveMember",
+                "CreatePlaygroundToken",
+                "ListMyKeys",
+            ],
+            CONSOLES,
+        ),
+        **dict.fromkeys(["DeleteUser", "CloseAccount", "EndMemberships"], WITH_USERS),
     },
     "legato.auth.v1.KeyAdminService": {
         "CreateKey": OWNERS,
@@ -39,12 +52,8 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "RevokeKey": OWNERS,
         "CountKeysByPepper": OPERATORS,
         "GetKey": OWNERS,
-        "CreateKeyAccessToken": CONSOLES,
-    },
-    "legato.auth.v1.MaintenanceAdminService": {
-        "StartMaintenance": ADMIN,
-        "EndMaintenance": ADMIN,
-        "GetMaintenance": ADMIN,
+        "SetKeySpendLimits": OWNERS,
+        **dict.fromkeys(["GrantCaller", "RevokeCaller", "ListCallers"], OPERATORS),
     },
     "legato.auth.v1.SignInService": dict.fromkeys(
         [
@@ -55,6 +64,10 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "ResolveSession",
             "StepUp",
             "SignOut",
+            "GetSignInMethods",
+            "SendSignInLink",
+            "StartOidcSignIn",
+            "FinishOidcSignIn",
         ],
         CONSOLES,
     ),
@@ -70,14 +83,6 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "EndSessions",
             "KeepResult",
             "TakeResult",
-        ],
-        CONSOLES,
-    ),
-    "legato.auth.v1.SignInMethodService": dict.fromkeys(
-        ["GetSignInMethods", "SendSignInLink", "StartOidcSignIn", "FinishOidcSignIn"], CONSOLES
-    ),
-    "legato.auth.v1.CredentialService": dict.fromkeys(
-        [
             "GetCredentials",
             "SetPassword",
             "RemovePassword",
@@ -86,17 +91,6 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "StartOidcLink",
             "RemoveOidcIdentity",
             "SendStepUpCode",
-        ],
-        CONSOLES,
-    ),
-    "legato.auth.v1.AccountService": dict.fromkeys(
-        [
-            "ListMembers",
-            "InviteMember",
-            "CancelInvitation",
-            "ChangeMemberRole",
-            "RemoveMember",
-            "CreatePlaygroundToken",
         ],
         CONSOLES,
     ),
@@ -182,7 +176,8 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StagedFileService": {"ReportRoutes": ROUTER},
     "legato.metering.v1.OutboxService": dict.fromkeys(["ListPending", "Acknowledge"], AUTH),
     "legato.metering.v1.SpendLimitService": {
-        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "SetFirstSpendLimits", "InheritSpendLimits"], OWNERS),
+        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits"], OWNERS),
+        "LimitKey": AUTH,
         "RecountSpends": ADMIN,
     },
     "legato.metering.v1.PaymentBookingService": dict.fromkeys(["BookPayment", "OpenAccount"], PAYMENTS),

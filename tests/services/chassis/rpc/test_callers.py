@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from legato_protos.auth.v1 import auth_pb2, callers_pb2, credentials_pb2, notices_pb2, users_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2, credentials_pb2, notices_pb2, users_pb2
 from legato_protos.chat.v1 import chat_pb2
 from legato_protos.metering.v1 import (
     chat_outcomes_pb2,
@@ -61,7 +61,7 @@ OURS = [
     service
     for file in (
         auth_pb2,
-        callers_pb2,
+        accounts_pb2,
         chat_pb2,
         chat_outcomes_pb2,
         users_pb2,
@@ -188,7 +188,6 @@ def test_consoles_need_a_token_for_all_but_signing_in_signed_events_and_health(r
     without.remove("/legato.payments.v1.PaymentService/ReceiveEvent")
     assert {method.split("/")[1] for method in without} == {
         "legato.auth.v1.SignInService",
-        "legato.auth.v1.SignInMethodService",
         "grpc.health.v1.Health",
     }
 

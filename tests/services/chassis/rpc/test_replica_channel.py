@@ -11,6 +11,7 @@ from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
+from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 
 TIMEOUT_S = 60.0
@@ -26,7 +27,7 @@ class Numbered(auth_pb2_grpc.KeyAdminServiceServicer):
     async def GetKey(self, request: auth_pb2.GetKeyRequest, context: Any) -> auth_pb2.GetKeyResponse:
         self.asked += 1
         if request.key_id == "refused":
-            raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
+            raise LegatoError(Reason.NOT_FOUND, Sentence.verbatim("There is no such key."))
         if request.key_id == "endless":
             await asyncio.Event().wait()
         return auth_pb2.GetKeyResponse(key=auth_pb2.Key(key_id=str(self._number)))

@@ -15,6 +15,7 @@ from services.chassis.telemetry.log import Log
 from services.router.models.states import ModelState, ModelStates, _gauge_key
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers import open_provider
+from services.router.providers.abilities import Abilities
 from services.router.providers.base import (
     Piece,
     ProviderCall,
@@ -99,6 +100,9 @@ class PlayedProvider:
         if not self._is_reachable:
             raise ProviderError("could not be reached")
         return self._names
+
+    def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
+        return ()
 
     def use_key(self, api_key: str) -> None:
         self.api_key = api_key

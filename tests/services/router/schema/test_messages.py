@@ -24,6 +24,7 @@ CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 ANSWER = {"role": "assistant", "content": "It rains."}
 PART = {"type": "text", "text": "It rains."}
+MARK = {"type": "ephemeral"}
 
 
 async def told(message: dict[str, Any]) -> Any:
@@ -43,6 +44,17 @@ async def told(message: dict[str, Any]) -> Any:
         ({**ANSWER, "annotations": [{"type": "url_citation", "url_citation": {"url": "https://a.example"}}]}, ANSWER),
         ({**ANSWER, "parsed": {"sky": "grey"}}, ANSWER),
         ({**ANSWER, "content": [{**PART, "role": "assistant", "refusal": None}]}, {**ANSWER, "content": [PART]}),
+        # A refusal among the parts is the text of one, and a mark of a message that of its last part.
+        (
+            {**ANSWER, "content": [{"type": "refusal", "refusal": "It rains."}]},
+            {**ANSWER, "content": [PART]},
+        ),
+        ({**ANSWER, "cache_control": MARK}, {**ANSWER, "content": [{**PART, "cache_control": MARK}]}),
+        (
+            {**ANSWER, "content": [PART, PART], "cache_control": MARK},
+            {**ANSWER, "content": [PART, {**PART, "cache_control": MARK}]},
+        ),
+        ({**CALLS, "cache_control": MARK}, CALLS),
         ({**ANSWER, "content": [{**PART, "annotations": []}], "refusal": None}, {**ANSWER, "content": [PART]}),
         ({**CALLS, "refusal": None, "reasoning": None, "tool_call_id": None}, CALLS),
         ({**CALLS, "tool_calls": [{**CALL, "index": 0}]}, CALLS),

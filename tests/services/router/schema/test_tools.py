@@ -86,3 +86,13 @@ def test_what_cannot_be_read_is_the_clients_mistake(tools: bytes, choice: bytes,
     with pytest.raises(LegatoError) as refusal:
         read_tools(tools, choice)
     assert (refusal.value.reason, refusal.value.param) == ("REQUEST_INVALID", param)
+
+
+def test_servers_that_know_no_choice_among_tools_are_sent_those_alone() -> None:
+    tools = Tools(TOOLS, msgspec.json.encode(allowed("required", "g", "f"))).without_others()
+    assert [tool["function"]["name"] for tool in msgspec.json.decode(tools.json)] == ["f", "g"]
+    # Byte for byte.
+    assert b'"parameters":{"type": "object"}' in tools.json
+    assert tools.tool_choice_json == b'"required"'
+    forced = Tools(TOOLS, b'"required"')
+    assert forced.without_others() is forced

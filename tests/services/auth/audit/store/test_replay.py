@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from legato_protos.auth.v1 import auth_pb2, callers_pb2, data_pb2
+from legato_protos.auth.v1 import accounts_pb2, auth_pb2, callers_pb2
 from legato_protos.auth.v1 import credentials_pb2 as cred
 from legato_protos.auth.v1 import notices_pb2 as notices
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.auth.audit.rules.copy import AuditCopy
@@ -328,11 +328,11 @@ async def test_a_deleted_user_and_a_closed_account_do_not_come_back(
     key = await console.call(
         console.key_admin.CreateKey, auth_pb2.CreateKeyRequest(account_id=closed_id, name="last"), closing
     )
-    data = DataServiceStub(console.console_channel)
+    data = AccountAdminServiceStub(console.console_channel)
     async with restored:
-        await console.call(data.DeleteUser, data_pb2.DeleteUserRequest(user_id=deleted.user.user_id), token)
-        await console.call(data.CloseAccount, data_pb2.CloseAccountRequest(account_id=closed_id), closing)
-        await console.call(data.EndMemberships, data_pb2.EndMembershipsRequest(account_id=closed_id), closing)
+        await console.call(data.DeleteUser, accounts_pb2.DeleteUserRequest(user_id=deleted.user.user_id), token)
+        await console.call(data.CloseAccount, accounts_pb2.CloseAccountRequest(account_id=closed_id), closing)
+        await console.call(data.EndMemberships, accounts_pb2.EndMembershipsRequest(account_id=closed_id), closing)
         # What was created after the backup has nothing that could come back.
         late = await console.create_user(await console.create_account())
         late_id = late.user.user_id

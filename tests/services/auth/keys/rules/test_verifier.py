@@ -11,6 +11,7 @@ from services.auth.core import key_format
 from services.auth.core.parts import Parts
 from services.auth.core.peppers import Peppers
 from services.auth.keys.rules.keys import Keys
+from services.auth.keys.rules.spend_limits import SpendLimiter
 from services.auth.keys.rules.verifier import Verifier
 from services.auth.service import AuthService
 from services.chassis.database.database import Database
@@ -27,7 +28,7 @@ NEW_PEPPER = b"another pepper for tests: 32 bytes"
 async def issue_key(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> str:
     auth = AuthService(database, peppers, clock, log, sleep)
     made = await call_directly(auth, pb.CreateAccountRequest(name="Acme"))
-    return (await Keys(auth.parts).create(None, made.account.account_id, "laptop")).secret
+    return (await Keys(auth.parts, SpendLimiter(None)).create(None, made.account.account_id, "laptop")).secret
 
 
 async def test_malformed_key_is_refused_without_asking_the_database(
@@ -44,7 +45,7 @@ async def test_unknown_wrong_revoked_expired_and_suspended_keys_ask_the_same_of_
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
     auth = AuthService(database, peppers, clock, log, sleep)
-    keys = Keys(auth.parts)
+    keys = Keys(auth.parts, SpendLimiter(None))
     made = [await call_directly(auth, pb.CreateAccountRequest(name=name)) for name in ("Acme", "Bolt")]
     account_id, suspended_id = [each.account.account_id for each in made]
     revoked, good = [await keys.create(None, account_id, "") for _ in range(2)]

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
-from legato_protos.auth.v1.auth_pb2_grpc import MaintenanceAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from legato_protos.metering.v1 import outbox_pb2
 from services.auth.notices.rules.metering_outbox import take_over
 from services.auth.service import AuthService
@@ -71,7 +71,7 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
 
 
 async def test_maintenance_is_in_the_audit_log(console: Console) -> None:
-    maintenance: Any = MaintenanceAdminServiceStub(console.admin_channel)
+    maintenance: Any = AuthServiceStub(console.admin_channel)
     for _ in range(2):
         await console.call(maintenance.StartMaintenance, auth_pb2.StartMaintenanceRequest(message="Back at noon."))
     await console.call(maintenance.EndMaintenance, auth_pb2.EndMaintenanceRequest())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from services.auth.notices.records import Kind
-from services.auth.notices.rules.words import make_notice
+from services.auth.notices.rules.words import make_notice, sentence_of
 
 LIMIT = {"period": "day", "limit_usd": "5.00", "spent_usd": "4.00"}
 
@@ -29,3 +29,15 @@ def test_a_key_without_a_name_is_told_by_its_id_and_not_taken_for_the_account(ki
 def test_a_notice_of_the_account_speaks_of_the_account() -> None:
     body = json.loads(make_notice("ntc_1", "acct_1", Kind.SPEND_LIMIT_REACHED, "", "", LIMIT, 0).body)
     assert body["summary"] == "The account has reached its daily spend limit of $5.00: requests are refused."
+
+
+@pytest.mark.parametrize("key", ["", "key_1"])
+def test_the_sentence_of_every_kind_has_the_words_of_the_summary_and_an_id(key: str) -> None:
+    data = {"balance_usd": "0.87", "threshold_usd": "1.00", "expires_at": "2026-12-01T00:00:00Z"}
+    data |= {"network": "198.51.100.0/24"}
+    for kind in Kind:
+        for period in ("day", "month", "total"):
+            notice = make_notice("ntc_1", "acct_1", kind, key, key and "billing", data | LIMIT | {"period": period}, 0)
+            sentence = sentence_of(notice)
+            assert sentence.id, kind
+            assert str(sentence) == notice.summary

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
+from legato_protos.auth.v1 import accounts_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2, users_pb2
-from legato_protos.auth.v1 import data_pb2 as pb
 from legato_protos.auth.v1 import notices_pb2 as notices
-from legato_protos.auth.v1.data_pb2_grpc import DataServiceStub
+from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
 from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from services.auth.core.encryption import TextCipher
 from services.auth.core.parts import HOLDS_EVERYWHERE_AFTER_S
@@ -40,8 +40,8 @@ class Person(NamedTuple):
 
 
 @pytest.fixture
-def data(console: Console) -> DataServiceStub:
-    return DataServiceStub(console.console_channel)
+def data(console: Console) -> AccountAdminServiceStub:
+    return AccountAdminServiceStub(console.console_channel)
 
 
 async def person(console: Console, account_id: str, role: int = OWNER) -> Person:
@@ -68,7 +68,12 @@ def files_of(folder: Path) -> list[Path]:
 
 
 async def test_nothing_is_left_of_a_deleted_user_but_the_id(
-    console: Console, data: DataServiceStub, database: Database, auth: AuthService, peppers: Peppers, tmp_path: Path
+    console: Console,
+    data: AccountAdminServiceStub,
+    database: Database,
+    auth: AuthService,
+    peppers: Peppers,
+    tmp_path: Path,
 ) -> None:
     account_id = await console.create_account()
     _, owner = await console.signed_in(account_id)
@@ -115,7 +120,9 @@ async def test_nothing_is_left_of_a_deleted_user_but_the_id(
     assert list(checked.broken_event_nos) == []
 
 
-async def test_the_last_owner_of_an_account_and_the_last_operator_stay(console: Console, data: DataServiceStub) -> None:
+async def test_the_last_owner_of_an_account_and_the_last_operator_stay(
+    console: Console, data: AccountAdminServiceStub
+) -> None:
     account_id = await console.create_account()
     one = await person(console, account_id)
     request = pb.DeleteUserRequest(user_id=one.user_id)
@@ -124,12 +131,14 @@ async def test_the_last_owner_of_an_account_and_the_last_operator_stay(console: 
     await console.call(console.admin.SetOperator, users_pb2.SetOperatorRequest(user_id=one.user_id, is_operator=True))
     assert await console.reason(data.DeleteUser, request, one.token) is Reason.REQUEST_INVALID
     # The command line can make another.
-    admin = DataServiceStub(console.admin_channel)
+    admin = AccountAdminServiceStub(console.admin_channel)
     assert (await console.call(admin.DeleteUser, request)).memberships == 1
     assert await console.reason(admin.DeleteUser, request) is Reason.NOT_FOUND
 
 
-async def test_two_owners_who_delete_themselves_at_once_leave_one(console: Console, data: DataServiceStub) -> None:
+async def test_two_owners_who_delete_themselves_at_once_leave_one(
+    console: Console, data: AccountAdminServiceStub
+) -> None:
     account_id = await console.create_account()
     both = [await person(console, account_id, OWNER)]
     signed_in, token = await console.signed_in(account_id)
@@ -139,7 +148,7 @@ async def test_two_owners_who_delete_themselves_at_once_leave_one(console: Conso
 
 
 async def test_what_ends_for_good_needs_a_proof_and_is_ones_own(
-    console: Console, data: DataServiceStub, clock: FakeClock
+    console: Console, data: AccountAdminServiceStub, clock: FakeClock
 ) -> None:
     account_id, other_id = await console.create_account(), await console.create_account()
     one, other = await person(console, account_id, VIEWER), (await console.signed_in(other_id))[1]
@@ -159,7 +168,7 @@ async def test_what_ends_for_good_needs_a_proof_and_is_ones_own(
         assert await console.reason(method, request, token) is Reason.STEP_UP_REQUIRED
 
 
-async def test_own_keys_are_listed_across_accounts(console: Console, data: DataServiceStub) -> None:
+async def test_own_keys_are_listed_across_accounts(console: Console, data: AccountAdminServiceStub) -> None:
     first_id, second_id = await console.create_account(), await console.create_account()
     one = await person(console, first_id)
     made = await create_key(console, first_id, one.token)
@@ -170,7 +179,7 @@ async def test_own_keys_are_listed_across_accounts(console: Console, data: DataS
 
 
 async def test_closing_an_account_ends_its_access_at_once_and_can_be_repeated(
-    console: Console, data: DataServiceStub, database: Database, sleep: FakeSleep
+    console: Console, data: AccountAdminServiceStub, database: Database, sleep: FakeSleep
 ) -> None:
     account_id, other_id = await console.create_account(), await console.create_account()
     one = await person(console, account_id)
@@ -211,7 +220,7 @@ async def test_closing_an_account_ends_its_access_at_once_and_can_be_repeated(
     end = pb.EndMembershipsRequest(account_id=account_id)
     assert (await console.call(data.EndMemberships, end, one.token)).ended == 2
     assert (await console.resolve(one.session_token, account_id)).account_id == ""
-    admin = DataServiceStub(console.admin_channel)
+    admin = AccountAdminServiceStub(console.admin_channel)
     assert (await console.call(admin.EndMemberships, end)).ended == 0
     found = await console.call(console.accounts.GetAccount, auth_pb2.GetAccountRequest(account_id=account_id))
     assert found.account.HasField("close_time")

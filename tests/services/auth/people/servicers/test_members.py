@@ -10,6 +10,7 @@ from legato_protos.auth.v1 import auth_pb2
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.core.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.keys.rules.keys import Keys
+from services.auth.keys.rules.spend_limits import SpendLimiter
 from services.auth.keys.store.epochs import changes_since
 from services.auth.keys.store.tables import epoch
 from services.auth.service import AuthService
@@ -120,7 +121,7 @@ async def test_a_key_that_is_created_while_its_maker_is_removed_does_not_work(
     # As if the check of the token had come before the removal, and the key after it.
     by = Access(leaving.user_id, "ses_x", leaving.account_id, AccountRole.MEMBER, False, 0, 0)
     with pytest.raises(LegatoError) as refused:
-        await Keys(auth.parts).create(by, leaving.account_id, "late")
+        await Keys(auth.parts, SpendLimiter(None)).create(by, leaving.account_id, "late")
     assert refused.value.reason is Reason.ROLE_MISSING
     found = await states(console, leaving)
     assert [key_id for key_id, state in found.items() if state == auth_pb2.KEY_STATE_ACTIVE] == [leaving.owner_key_id]

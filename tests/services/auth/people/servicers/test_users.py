@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import accounts_pb2_grpc, auth_pb2, auth_pb2_grpc
 from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.console import OWNER, Console
@@ -83,7 +83,7 @@ async def test_no_invitation_makes_an_operator(console: Console) -> None:
 async def test_every_change_is_in_the_audit_log_with_the_operators_id(console: Console) -> None:
     user_id, session = await operator(console)
     token = await token_of(console, session)
-    accounts = auth_pb2_grpc.AccountAdminServiceStub(console.console_channel)
+    accounts = accounts_pb2_grpc.AccountAdminServiceStub(console.console_channel)
     keys = auth_pb2_grpc.KeyAdminServiceStub(console.console_channel)
     created = await console.call(accounts.CreateAccount, auth_pb2.CreateAccountRequest(name="Acme"), token)
     account_id = created.account.account_id

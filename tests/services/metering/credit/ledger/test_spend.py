@@ -18,7 +18,7 @@ from services.metering.credit.ledger.spend import (
     spend_id,
 )
 from services.metering.credit.prices import Usage
-from services.metering.credit.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle, SpendLimitReached
+from services.metering.credit.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle
 from tests.services.metering.credit.ledger.paper import LIFE_US, Ledger
 from tests.services.metering.samples import (
     ACCOUNT,
@@ -134,7 +134,9 @@ def test_a_request_holds_no_more_than_a_limit_leaves() -> None:
     assert (reserved.held_nanos, reserved.free_nanos) == (100, 0)
     extended = ledger.apply(extend(1, 101))
     assert (extended.extended, extended.affordable_nanos, extended.balance_nanos) == (False, 100, 100)
-    assert extended.spend_limit == SpendLimitReached("This request costs more than the key's daily spend limit.")
+    assert extended.spend_limit is not None
+    assert str(extended.spend_limit.sentence) == "This request costs more than the key's daily spend limit."
+    assert extended.spend_limit.retry_after_s is None
 
 
 def test_a_hold_grows_within_its_limit() -> None:
@@ -364,18 +366,6 @@ def test_a_key_that_was_used_cannot_replace_another() -> None:
     assert ledger.refusal_of(inherit()) is Reason.REQUEST_INVALID
     ledger.apply(settle(1, completion=3))
     assert ledger.refusal_of(inherit()) is Reason.REQUEST_INVALID
-
-
-def test_first_limits_are_set_once() -> None:
-    ledger = ledger_at_noon()
-    first, second = [
-        SetSpendLimits(ACCOUNT, KEY, SpendLimits(day_nanos=day_nanos), only_first=True) for day_nanos in (100, 50)
-    ]
-    for wanted in (first, second):
-        assert ledger.apply(wanted).limits == SpendLimits(day_nanos=100)
-    ledger.apply(limit())
-    # It had limits: whoever removed them decides about others.
-    assert ledger.apply(second).limits == SpendLimits()
 
 
 def test_a_key_with_limits_of_its_own_inherits_none() -> None:

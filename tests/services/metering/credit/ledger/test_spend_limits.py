@@ -70,8 +70,8 @@ def _undated(found: Spend) -> Spend:
     return replace(found, day_us=0, month_us=0)
 
 
-def limit(key: str, total_nanos: int | None, by: ChangedBy = ADA, *, only_first: bool = False) -> SetSpendLimits:
-    return SetSpendLimits(ACCOUNT, key, SpendLimits(total_nanos=total_nanos), by, only_first)
+def limit(key: str, total_nanos: int | None, by: ChangedBy | None = ADA) -> SetSpendLimits:
+    return SetSpendLimits(ACCOUNT, key, SpendLimits(total_nanos=total_nanos), by)
 
 
 def inherit(key: str, replaced_key: str, total_nanos: int | None = None) -> InheritSpendLimits:
@@ -167,13 +167,19 @@ def test_limits_that_are_set_again_are_answered_alike_and_told_once(ask: Ask, da
     limited = spend(KEY, 200, held_nanos=100)
     assert ask(limit(KEY, 200), limit(KEY, 200, COMMAND_LINE)) == [limited, limited]
     assert ask(limit(KEY, 200)) == [limited]
-    assert ask(limit(KEY, 300, only_first=True)) == [limited]
     assert rows_of_spends(database) == [limited]
     assert told(database) == [(KEY, ADA, None, 200)]
-    assert ask(limit(KEY, None), limit(KEY, 9, only_first=True)) == [spend(KEY, None, held_nanos=100)] * 2
+    assert ask(limit(KEY, None)) == [spend(KEY, None, held_nanos=100)]
     assert rows_of_spends(database) == [spend(KEY, None, held_nanos=100)]
     assert told(database) == [(KEY, ADA, None, 200), (KEY, ADA, 200, None)]
     assert rows_of_accounts(database) == [AccountBalance(ACCOUNT, 1_000, 100, has_spend_limits=True)]
+
+
+def test_limits_that_come_with_a_new_key_are_not_told_again(ask: Ask, database: Database) -> None:
+    ask(grant(1_000))
+    assert ask(limit(KEY, 90, None), reserve(1)) == [spend(KEY, 90), reserved(90, 0)]
+    assert rows_of_spends(database) == [spend(KEY, 90, held_nanos=90)]
+    assert told(database) == []
 
 
 def test_limits_without_an_amount_are_recorded_and_not_told(ask: Ask, database: Database) -> None:

@@ -1,7 +1,6 @@
 """Spend limits on real databases and by real calls."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from services.metering.credit.batch import Writer
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.credit.prices import Prices
 from services.metering.credit.records import DAY_US
-from services.metering.credit.store.tables import spends
+from services.metering.credit.store.tables import account_changes, spends
 from services.metering.limits.servicers.spend_limits import SpendLimitServicer
 from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, ask_each, grant, reserve, settle
 
@@ -140,11 +139,11 @@ async def test_limits_are_set_and_listed_by_rpc(
         listed = await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id=ACCOUNT))
         assert list(listed.spends) == [spend]
         assert not (await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id="acct_other"))).spends
-        inherit = pb.InheritSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", replaced_key_id="key_free")
-        assert not (await stub.InheritSpendLimits(inherit)).HasField("spend")
-        inherit.replaced_key_id = KEY
+        share = pb.LimitKeyRequest(account_id=ACCOUNT, key_id="key_new", replaced_key_id="key_free")
+        assert not (await stub.LimitKey(share)).HasField("spend")
+        share.replaced_key_id = KEY
         for _ in range(2):
-            inherited = (await stub.InheritSpendLimits(inherit)).spend
+            inherited = (await stub.LimitKey(share)).spend
             assert (inherited.key_id, inherited.limits, inherited.total_spent_nanos) == ("key_new", wanted, 30)
         # What the new key spends counts for both.
         await ask_each(writer, reserve(2, key="key_new", output=1), settle(2, completion=1))
@@ -166,10 +165,48 @@ async def test_limits_are_set_and_listed_by_rpc(
     await server.stop(1)
 
 
-async def test_only_a_key_that_auth_names_in_the_token_is_limited(
+async def test_auth_limits_a_key_before_it_is_created_and_records_only_later_changes(
     database: Database, writer: Writer, socket_folder: Path, log: Log
 ) -> None:
-    await ask(writer, limit(KEY, SpendLimits(day_nanos=50)))
+    listen = f"unix:{socket_folder}/limits.sock"
+    server = RpcServer(listen, [SpendLimitServicer(database, writer, log)], log)
+    await server.start()
+    await ask(writer, grant(1_000))
+    await ask(writer, limit(WHOLE_ACCOUNT, SpendLimits(day_nanos=60)))
+
+    def recorded() -> list[tuple[str, str]]:
+        with database.transaction(writes=False) as connection:
+            found = connection.execute(sa.select(account_changes).order_by(account_changes.c.recorded_at_us))
+            return [(row.key_id, row.user_id) for row in found if row.key_id]
+
+    async with open_channel(listen) as channel:
+        stub: Any = SpendLimitServiceStub(channel)
+        request = pb.LimitKeyRequest(account_id=ACCOUNT, key_id="key_new", limits=pb.SpendLimits(day_nanos=30))
+        # Once more after an answer that was lost.
+        for _ in range(2):
+            assert (await stub.LimitKey(request)).spend.limits.day_nanos == 30
+        assert recorded() == []
+        assert [await chat(writer, number, "key_new") for number in (1, 2)] == [30, 0]
+        request.limits.day_nanos = 61
+        with pytest.raises(LegatoError) as refused, errors_of("Metering"):
+            await stub.LimitKey(request)
+        assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, "limits")
+        request.limits.day_nanos = 40
+        request.changed_by.user_id = "usr_ada"
+        assert (await stub.LimitKey(request)).spend.day_spent_nanos == 30
+        assert recorded() == [("key_new", "usr_ada")]
+        assert await chat(writer, 3, "key_new") == 10
+        shared = pb.LimitKeyRequest(account_id=ACCOUNT, key_id="key_next", replaced_key_id="key_new")
+        assert (await stub.LimitKey(shared)).spend.limits.day_nanos == 40
+        # What the one has spent, the other cannot spend again.
+        assert await chat(writer, 4, "key_next") == 0
+        assert recorded() == [("key_new", "usr_ada")]
+    await server.stop(0)
+
+
+async def test_a_console_limits_accounts_and_leaves_keys_to_auth(
+    database: Database, writer: Writer, socket_folder: Path, log: Log
+) -> None:
     listen, console = f"unix:{socket_folder}/limits.sock", f"unix:{socket_folder}/console.sock"
     signer = AccessTokenSigner("44" * 32)
     check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
@@ -177,50 +214,22 @@ async def test_only_a_key_that_auth_names_in_the_token_is_limited(
     server = RpcServer(listen, servicers, log, access=check, console_listen=console, console_role="console")
     await server.start()
     owner = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000)
-
-    def named(key_id: str = "", replaced_key_id: str = "") -> Any:
-        return ((METADATA_KEY, signer.sign(replace(owner, key_id=key_id, replaced_key_id=replaced_key_id))),)
-
-    def rows() -> list[str]:
-        with database.transaction(writes=False) as connection:
-            return sorted(row.key_id for row in connection.execute(sa.select(spends)))
+    metadata: Any = ((METADATA_KEY, signer.sign(owner)),)
 
     async with open_channel(console) as channel:
         stub: Any = SpendLimitServiceStub(channel)
-        limits = pb.SpendLimits(day_nanos=50)
-        wanted = pb.SetSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", limits=limits)
-        inherit = pb.InheritSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", replaced_key_id=KEY)
-        first = pb.SetFirstSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", limits=limits)
-        for method, request, metadata in (
-            (stub.SetSpendLimits, wanted, named()),
-            (stub.SetSpendLimits, wanted, named(KEY)),
-            # The token names what it was made for; the key that this one replaces is not it.
-            (stub.SetSpendLimits, wanted, named(KEY, "key_new")),
-            (stub.SetFirstSpendLimits, first, named(KEY)),
-            (stub.InheritSpendLimits, inherit, named()),
-            (stub.InheritSpendLimits, inherit, named("key_new")),
-            (stub.InheritSpendLimits, inherit, named("key_new", "key_other")),
-            (stub.InheritSpendLimits, inherit, named(KEY, "key_new")),
+        wanted = pb.SetSpendLimitsRequest(account_id=ACCOUNT, key_id=KEY, limits=pb.SpendLimits(day_nanos=50))
+        for method, request, reason in (
+            (stub.SetSpendLimits, wanted, Reason.NOT_FOUND),
+            (stub.LimitKey, pb.LimitKeyRequest(account_id=ACCOUNT, key_id=KEY), Reason.CALLER_NOT_ALLOWED),
         ):
             with pytest.raises(LegatoError) as refused, errors_of("Metering"):
                 await method(request, metadata=metadata)
-            assert refused.value.reason is Reason.NOT_FOUND
-        assert rows() == [KEY]
-        await stub.InheritSpendLimits(inherit, metadata=named("key_new", KEY))
-        wanted.key_id = "key_third"
-        await stub.SetSpendLimits(wanted, metadata=named("key_third"))
-        # Members create keys, and may limit those that have no limits yet.
-        owner = replace(owner, role=AccountRole.MEMBER)
-        for key_id, day_nanos in (("key_fourth", 20), ("key_third", 50)):
-            first = pb.SetFirstSpendLimitsRequest(
-                account_id=ACCOUNT, key_id=key_id, limits=pb.SpendLimits(day_nanos=20)
-            )
-            set_first = await stub.SetFirstSpendLimits(first, metadata=named(key_id))
-            assert set_first.spend.limits.day_nanos == day_nanos
-        owner = replace(owner, role=AccountRole.OWNER)
-        # The account as a whole is the token's own.
-        await stub.SetSpendLimits(pb.SetSpendLimitsRequest(account_id=ACCOUNT, limits=limits), metadata=named())
-        assert set(rows()) - {"key_new"} == {"key_third", "key_fourth", KEY, WHOLE_ACCOUNT}
+            assert refused.value.reason is reason
+        wanted.key_id = ""
+        await stub.SetSpendLimits(wanted, metadata=metadata)
+        with database.transaction(writes=False) as connection:
+            assert [row.key_id for row in connection.execute(sa.select(spends))] == [WHOLE_ACCOUNT]
     await server.stop(0)
 
 

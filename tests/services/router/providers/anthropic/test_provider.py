@@ -8,13 +8,12 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.anthropic.provider import VERSION_2023, VERSION_2026, AnthropicProvider
-from services.router.providers.base import CannotDo, ProviderCall, Timeouts
+from services.router.providers.base import ProviderCall, Timeouts
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
     changed,
     conversation,
-    failure_of,
     opened,
     pieces_of,
     text_of,
@@ -141,18 +140,27 @@ async def test_sampling_is_sent_to_the_version_that_has_it(upstream: AnthropicUp
 
 
 @pytest.mark.parametrize(
-    ("effort", "sent"), [("minimal", "low"), ("low", "low"), ("medium", "medium"), ("high", "high"), ("none", None)]
+    ("effort", "sent", "ignored"),
+    [
+        ("minimal", "low", ["reasoning_effort: low instead of minimal"]),
+        ("low", "low", []),
+        ("medium", "medium", []),
+        ("high", "high", []),
+        ("max", "high", ["reasoning_effort: high instead of max"]),
+        ("none", None, ["reasoning_effort"]),
+        ("ultra", None, ["reasoning_effort"]),
+    ],
 )
 async def test_effort_is_translated_where_there_is_a_word_for_it(
-    effort: str, sent: str | None, upstream: AnthropicUpstream
+    effort: str, sent: str | None, ignored: list[str], upstream: AnthropicUpstream
 ) -> None:
     schema = {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
     parameters = {"reasoning_effort": effort, "response_format": schema}
     call = changed(CALL, parameters_json=msgspec.json.encode(parameters))
     request = await asked(upstream, call)
     assert request["output_config"].get("effort") == sent
-    assert request["output_config"]["format"]["schema"] == {"type": "object"}
-    assert call.ignored == ([] if sent else ["reasoning_effort"])
+    assert request["output_config"]["format"]["schema"] == {"type": "object", "additionalProperties": False}
+    assert call.ignored == ignored
 
 
 @pytest.mark.parametrize(
@@ -245,14 +253,63 @@ async def test_schema_for_the_answer_goes_along(upstream: AnthropicUpstream) -> 
     assert request["output_config"] == {"format": {"type": "json_schema", "schema": schema}, "effort": "low"}
 
 
-async def test_json_without_a_schema_is_what_it_cannot_do(
-    upstream: AnthropicUpstream, provider: AnthropicProvider
-) -> None:
+async def test_json_without_a_schema_is_asked_for_in_words_and_named(upstream: AnthropicUpstream) -> None:
     call = changed(CALL, parameters_json=b'{"response_format":{"type":"json_object"}}')
-    failure = await failure_of(provider, call)
-    assert isinstance(failure, CannotDo)
-    assert failure.param == "response_format"
-    assert not upstream.requests
+    request = await asked(upstream, call)
+    assert "output_config" not in request
+    assert [block["text"] for block in request["messages"][0]["content"]] == [
+        "Hi",
+        "Answer with one JSON object and nothing else: no words around it and no code fence.",
+    ]
+    assert call.ignored == ["response_format: an instruction instead of a grammar"]
+
+
+class TestSchemasThatTheApiRefuses:
+    """BerriAI/litellm#19444: "For 'integer' type, properties maximum, minimum are not supported"."""
+
+    async def test_their_words_are_said_in_the_description(self, upstream: AnthropicUpstream) -> None:
+        schema = {
+            "type": "object",
+            "properties": {
+                "stars": {"type": "integer", "minimum": 1, "maximum": 5, "description": "A rating."},
+                "tags": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 2},
+            },
+            "required": ["stars"],
+        }
+        fitted = {
+            "type": "object",
+            "properties": {
+                "stars": {"type": "integer", "description": "A rating. (minimum: 1; maximum: 5)"},
+                "tags": {
+                    "type": "array",
+                    "items": {"type": "string", "description": "(minLength: 1)"},
+                    "description": "(minItems: 2)",
+                },
+            },
+            "required": ["stars"],
+            "additionalProperties": False,
+        }
+        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+        call = changed(CALL, parameters_json=msgspec.json.encode({"response_format": wanted}))
+        assert (await asked(upstream, call))["output_config"]["format"]["schema"] == fitted
+        function = {"name": "rate", "parameters": schema}
+        for strict, sent in ((True, fitted), (False, schema)):
+            tools = [{"type": "function", "function": {**function, "strict": strict}}]
+            request = await asked(upstream, changed(CALL, tools_json=msgspec.json.encode(tools)))
+            assert request["tools"][0]["input_schema"] == sent
+            assert request["tools"][0].get("strict", False) is strict
+
+    async def test_recursive_schema_is_asked_for_in_words(self, upstream: AnthropicUpstream) -> None:
+        schema = {"$ref": "#/$defs/node", "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}}}}
+        wanted = {"type": "json_schema", "json_schema": {"schema": schema}}
+        call = changed(CALL, parameters_json=msgspec.json.encode({"response_format": wanted}))
+        request = await asked(upstream, call)
+        assert "output_config" not in request
+        assert msgspec.json.encode(schema).decode() in request["messages"][0]["content"][1]["text"]
+        assert call.ignored == ["response_format: an instruction instead of a grammar"]
+        tools = [{"type": "function", "function": {"name": "walk", "parameters": schema, "strict": True}}]
+        request = await asked(upstream, changed(CALL, tools_json=msgspec.json.encode(tools)))
+        assert "strict" not in request["tools"][0]
 
 
 async def test_thinking_is_left_out_where_it_would_be_refused(upstream: AnthropicUpstream) -> None:

@@ -20,7 +20,7 @@ from tests.services.router.providers.asking import (
     text_of,
 )
 from tests.services.router.providers.past import USER, called, gave
-from tests.support.upstreams.gemini import GeminiUpstream
+from tests.support.upstreams.gemini import GeminiUpstream, error
 
 
 async def asked(upstream: GeminiUpstream, call: ProviderCall, **extra: Any) -> Any:
@@ -129,24 +129,69 @@ async def test_form_of_the_answer_goes_along(
 
 
 @pytest.mark.parametrize(
-    ("model_name", "effort", "thinking"),
+    ("model_name", "effort", "thinking", "ignored"),
     [
-        ("gemini-3-pro", "minimal", {"thinkingLevel": "LOW"}),
-        ("models/gemini-3-pro", "high", {"thinkingLevel": "HIGH"}),
-        ("gemini-3-pro", "none", None),
-        ("gemini-2.5-flash", "none", {"thinkingBudget": 0}),
-        ("gemini-2.5-flash", "medium", {"thinkingBudget": 8192}),
-        ("gemini-2.0-flash", "high", None),
+        ("gemini-3-pro", "minimal", {"thinkingLevel": "LOW"}, ["reasoning_effort: low instead of minimal"]),
+        ("gemini-3-pro", "medium", {"thinkingLevel": "HIGH"}, ["reasoning_effort: high instead of medium"]),
+        ("models/gemini-3-pro", "high", {"thinkingLevel": "HIGH"}, []),
+        ("gemini-3-pro", "none", {"thinkingLevel": "LOW"}, ["reasoning_effort: low instead of none"]),
+        ("gemini-3.6-flash", "minimal", {"thinkingLevel": "MINIMAL"}, []),
+        ("gemini-3.8-flash", "medium", {"thinkingLevel": "MEDIUM"}, []),
+        ("gemini-2.5-flash", "none", {"thinkingBudget": 0}, []),
+        ("gemini-2.5-flash", "medium", {"thinkingBudget": 8192}, []),
+        ("gemini-2.5-pro", "none", {"thinkingBudget": 512}, ["reasoning_effort: minimal instead of none"]),
+        ("gemini-2.0-flash", "high", None, ["reasoning_effort"]),
     ],
 )
 async def test_effort_is_translated_where_there_is_a_word_for_it(
-    model_name: str, effort: str, thinking: dict[str, Any] | None, upstream: GeminiUpstream
+    model_name: str, effort: str, thinking: dict[str, Any] | None, ignored: list[str], upstream: GeminiUpstream
 ) -> None:
     parameters_json = msgspec.json.encode({"reasoning_effort": effort})
     call = changed(CALL, model_name=model_name.removeprefix("models/"), parameters_json=parameters_json)
     request = await asked(upstream, call)
     assert request["generationConfig"].get("thinkingConfig") == thinking
-    assert call.ignored == ([] if thinking else ["reasoning_effort"])
+    assert call.ignored == ignored
+
+
+@pytest.mark.parametrize(
+    ("model_name", "tokens", "thinking", "ignored"),
+    [
+        ("gemini-2.5-flash", 3000, {"thinkingBudget": 3000}, []),
+        ("gemini-2.5-flash", 90_000, {"thinkingBudget": 24_576}, ["reasoning.max_tokens: 24576 instead of 90000"]),
+        (
+            "gemini-3.8-flash",
+            3000,
+            {"thinkingLevel": "MEDIUM"},
+            ["reasoning.max_tokens: reasoning_effort medium instead of 3000"],
+        ),
+    ],
+)
+async def test_number_of_tokens_is_translated(
+    model_name: str, tokens: int, thinking: dict[str, Any], ignored: list[str], upstream: GeminiUpstream
+) -> None:
+    parameters_json = msgspec.json.encode({"reasoning": {"max_tokens": tokens}})
+    call = changed(CALL, model_name=model_name, parameters_json=parameters_json)
+    assert (await asked(upstream, call))["generationConfig"]["thinkingConfig"] == thinking
+    assert call.ignored == ignored
+
+
+class TestLevelsThatTheModelRefuses:
+    """egoist/chatwise-releases#1206, can1357/oh-my-pi#10543: each model has levels of its own."""
+
+    async def test_chat_is_served_with_another_level_and_later_ones_at_once(self, upstream: GeminiUpstream) -> None:
+        provider = opened(GeminiProvider, upstream.base_url, api_key="secret", version="v1")
+        message = "Thinking level MEDIUM is not supported for this model. Please retry with other thinking level."
+        upstream.replies.append(error(400, "INVALID_ARGUMENT", message))
+        for times in (2, 1):
+            before = len(upstream.requests)
+            call = changed(CALL, model_name="gemini-9-pro", parameters_json=b'{"reasoning_effort":"medium"}')
+            await pieces_of(provider, call)
+            assert len(upstream.requests) - before == times
+            config = upstream.requests[-1].json["generationConfig"]
+            assert config["thinkingConfig"] == {"thinkingLevel": "HIGH"}
+            assert call.ignored == ["reasoning_effort: high instead of medium"]
+        assert list(provider.learned("gemini-9-pro", None)) == ["efforts low/high"]
+        await provider.aclose()
 
 
 async def test_what_is_not_sent_as_it_came_is_told(upstream: GeminiUpstream) -> None:
