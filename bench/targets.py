@@ -11,7 +11,8 @@ from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
 from bench.providers.relay import KEY
 from bench.report import Progress
-from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.prices import read_prices
+from services.rules.usage import Usage
 from tests.support.servers.postgres import Postgres
 from tests.support.service import Service
 

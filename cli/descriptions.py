@@ -4,6 +4,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from services.chassis.money import format_usd
+from services.rules.usage import COLUMNS
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -62,7 +63,7 @@ def money(**amounts_nanos: int | None) -> dict[str, object]:
 
 
 def tokens_of(usage: "Usage | None") -> dict[str, int | None]:
-    return {name: usage and getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+    return {name: usage and getattr(usage, name) for name in COLUMNS}
 
 
 def allowed_classes(owner: "Account | Key") -> list[str] | None:

@@ -15,7 +15,6 @@ from typing import Any, Final
 from services.chassis.database.database import Database
 from services.metering.audit.account_audits import AccountAudits
 from services.metering.credit.records import DAY_US, HOUR_US
-from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import UsageReportQuery
 from services.metering.reports.usage import report_usage
 from services.metering.statements.rules import StatementQuery, read_days, read_entry_page
@@ -126,10 +125,10 @@ async def measure(database: Database, until_us: int) -> None:
     key_ids = tuple(f"key_{number:016d}" for number in range(200))
     by_key = UsageReportQuery(ACCOUNT_ID, *month, 0, group_by_key=True, group_by_class=False, key_ids=key_ids)
     entries = StatementQuery(ACCOUNT_ID, None, None, newest_first=True, size=25, position=None)
-    auditor, totals = AccountAudits(database), KeyTotals()
+    auditor = AccountAudits(database)
     reports: dict[str, Callable[[], Awaitable[Any]]] = {
-        "Usage by class, 30 days": lambda: database.read(report_usage, by_class, totals),
-        "Usage of 200 keys, 30 days": lambda: database.read(report_usage, by_key, totals),
+        "Usage by class, 30 days": lambda: database.read(report_usage, by_class),
+        "Usage of 200 keys, 30 days": lambda: database.read(report_usage, by_key),
         "Statement of a month": lambda: database.read(read_days, ACCOUNT_ID, *month, ""),
         "Entries, first page": lambda: database.read(read_entry_page, entries),
     }

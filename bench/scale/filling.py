@@ -14,11 +14,12 @@ from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.credit.calendar import CalendarMonth, month_of
-from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.prices import read_prices
 from services.metering.credit.records import HOUR_US
 from services.metering.months.passes import Retention
 from services.metering.months.store.partitions import FIRST_PARTITION, create_partition
 from services.metering.settings import MeteringSettings
+from services.rules.usage import Usage
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12

@@ -20,7 +20,8 @@ import uvloop
 from bench.connections import Connections
 from bench.soak.kinds import KINDS, Kind, encode
 from bench.targets import PRICES
-from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.prices import read_prices
+from services.rules.usage import Usage
 
 # Longer than any chat takes, on a shared machine too.
 TIMEOUT_S: Final = 120.0

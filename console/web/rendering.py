@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from markupsafe import Markup
 from starlette.responses import Response
 
-from console.display import event_words, language, words
+from console.display import event_words, language, usage_columns, words
 from console.display.sentences import in_words
 from console.web.assets import Assets
 from services.chassis.money import format_usd
@@ -86,6 +86,8 @@ def new_environment(assets: Assets) -> Environment:
         column_places=words.column_places,
         exact_places=words.exact_places,
         product_places=words.product_places,
+        part_lines=usage_columns.part_lines,
+        usage_titles=usage_columns.TITLES,
         event_words=event_words.event_words,
         in_words=in_words,
         event_kinds=event_words.KINDS,

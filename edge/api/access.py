@@ -46,4 +46,5 @@ async def admitted_key(principal: Annotated[Principal, Security(identified_key)]
 
 # Parameters of an endpoint. Each needs a valid key with the scope, and takes a request from the key's rate limit.
 ModelsKey = Annotated[Principal, Security(admitted_key, scopes=["models"])]
+ChatKey = Annotated[Principal, Security(admitted_key, scopes=["inference"])]
 UsageKey = Annotated[Principal, Security(admitted_key, scopes=["usage"])]

@@ -9,14 +9,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from edge.api import chat_examples as examples
 from edge.api.access import identified_key
 from edge.api.description import RATE_HEADERS, errors, example_values, header_refs
-from edge.api.http_chat import HttpChat
+from edge.api.dialects import CHATS, COMPLETIONS_PATH
 from edge.backends.auth import Principal
 from edge.chat.edge_state import EdgeState
 from edge.chat.endpoint import ChatEndpoint
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 
-CHAT_PATH: Final = "/v1/chat/completions"
 JSON: Final = "application/json"
 
 
@@ -31,8 +30,9 @@ class ChatMiddleware:
         self._endpoint = ChatEndpoint(edge)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["path"] == CHAT_PATH and scope["method"] == "POST":
-            return self._endpoint.serve(HttpChat(self._edge, scope, receive, send))
+        chat = CHATS.get(scope["path"])
+        if chat is not None and scope["method"] == "POST":
+            return self._endpoint.serve(chat(self._edge, scope, receive, send))
         return self._app(scope, receive, send)
 
 
@@ -90,7 +90,7 @@ _BODY: Final = {
         }
     },
 }
-_ERRORS: Final = errors(
+CHAT_ERRORS: Final = (
     Reason.MODEL_UNKNOWN,
     Reason.CONTEXT_EXCEEDED,
     Reason.IDEMPOTENCY_KEY_REUSED,
@@ -108,16 +108,15 @@ _ERRORS: Final = errors(
     Reason.UPSTREAM_REFUSED,
     Reason.CONTENT_POLICY,
     Reason.MAINTENANCE,
-    headers=RATE_HEADERS,
 )
 
 
 @router.post(
-    CHAT_PATH,
+    COMPLETIONS_PATH,
     summary="Create a chat completion",
     operation_id="createChatCompletion",
     openapi_extra={"requestBody": _BODY},
-    responses={200: _ANSWER, **_ERRORS},
+    responses={200: _ANSWER, **errors(*CHAT_ERRORS, headers=RATE_HEADERS)},
     response_model=None,
 )
 async def create_chat_completion(

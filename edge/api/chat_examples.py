@@ -51,7 +51,7 @@ def _completion(class_id: str, response: ChatResponse, finish_reason: str) -> An
 def _events(class_id: str, response: ChatResponse) -> list[str]:
     """Returns the data of each event of a stream."""
     chunks = Chunks(f"chatcmpl-{REQUEST_ID}", _CREATED_S, class_id)
-    stream = chunks.role() + chunks.deltas(response) + chunks.closing_chunks("stop", _USAGE)
+    stream = chunks.opening(None) + chunks.deltas(response) + chunks.closing("stop", _USAGE)
     return [event.removeprefix("data: ") for event in stream.decode().split("\n\n") if event]
 
 

@@ -14,7 +14,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 
 from edge.wire import request_fields as fields
 from edge.wire.chat_request import MOST_TOOLS
+from edge.wire.completion_json import DETAILS
 from edge.wire.request_fields import IF_TAKEN, AllowedToolsChoice, CalledFunction, ForcedTool
+from services.rules.usage import parts_of
 
 
 def _described(kind: type[Struct], meaning: str, **types: Any) -> Any:
@@ -103,20 +105,30 @@ class _Response(Struct, forbid_unknown_fields=True, kw_only=True):
     pass
 
 
-class PromptTokensDetails(_Response):
-    """A breakdown of the prompt's tokens."""
-
-    cached_tokens: Count
+_OWNERS = {"prompt_tokens": "prompt's", "completion_tokens": "answer's"}
 
 
-class TokenUsage(_Response):
-    """The tokens that are charged."""
+def _details(whole: str) -> Any:
+    """Returns the struct of the object that breaks a count down."""
+    name = "".join(map(str.title, f"{whole}_details".split("_")))
+    meaning = f"A breakdown of the {_OWNERS[whole]} tokens."
+    return defstruct(
+        name, [(part, Count) for part in parts_of(whole)], bases=(_Response,), namespace={"__doc__": meaning}
+    )
 
-    prompt_tokens: Count
-    completion_tokens: Count
-    total_tokens: Count
-    prompt_tokens_details: PromptTokensDetails
-    cut_by: Literal["credit", "spend_limit"] | UnsetType = field(name="x-legato-end", default=UNSET)
+
+TokenUsage = defstruct(
+    "TokenUsage",
+    [
+        ("prompt_tokens", Count),
+        ("completion_tokens", Count),
+        ("total_tokens", Count),
+        *((details, _details(details.removesuffix("_details"))) for details in DETAILS),
+        ("cut_by", Literal["credit", "spend_limit"] | UnsetType, field(name="x-legato-end", default=UNSET)),
+    ],
+    bases=(_Response,),
+    namespace={"__doc__": "The tokens that are charged."},
+)
 
 
 class UrlCitation(_Response):

@@ -1,7 +1,8 @@
 """Describes endpoints in the OpenAPI document: their errors, from the error table, and their headers."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ HEADERS: Final[dict[str, dict[str, object]]] = {
     name: {"description": description, "schema": schema}
     for name, description, schema in [
         ("x-request-id", "The id of this request.", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
+        ("request-id", "The same, as Anthropic's clients read it.", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
         *(
             (name, "The time until the limit is fully replenished, for example `6m0s`.", {"type": "string"})
             if "reset" in name
@@ -108,7 +110,24 @@ class ErrorBody(BaseModel):
     error: Error
 
 
-def errors(*own: Reason, needs_key: bool = True, needs_scope: bool = True, headers: Iterable[str] = ()) -> Responses:
+@dataclass(frozen=True, slots=True)
+class ErrorShape:
+    """The form in which an endpoint tells errors."""
+
+    model: type[BaseModel]
+    render: Callable[[LegatoError], object]
+
+
+_SHAPE: Final = ErrorShape(ErrorBody, lambda error: msgspec.json.decode(error_body(error)))
+
+
+def errors(
+    *own: Reason,
+    needs_key: bool = True,
+    needs_scope: bool = True,
+    headers: Iterable[str] = (),
+    shape: ErrorShape = _SHAPE,
+) -> Responses:
     """Describes the errors of an endpoint: its own, and those of every endpoint that needs a key and a scope. All of
     them may have the headers, but for a wrong method."""
     reasons = {*_ANYWHERE, *own, *(_WITH_A_KEY if needs_key else ()), *(_WITH_A_SCOPE if needs_scope else ())}
@@ -118,17 +137,19 @@ def errors(*own: Reason, needs_key: bool = True, needs_scope: bool = True, heade
             error = _example(reason)
             by_status[error.wire.http_status].append(error)
     return {
-        status: _described(status, by_status[status], () if status == HTTPStatus.METHOD_NOT_ALLOWED else headers)
+        status: _described(status, by_status[status], () if status == HTTPStatus.METHOD_NOT_ALLOWED else headers, shape)
         for status in sorted(by_status)
     }
 
 
-def _described(status: int, examples: list[LegatoError], headers: Iterable[str]) -> dict[str, object]:
+def _described(
+    status: int, examples: list[LegatoError], headers: Iterable[str], shape: ErrorShape
+) -> dict[str, object]:
     by_code = {error.wire.code or error.reason.lower(): error for error in examples}
     names = [name.decode() for error in examples for name, _ in error_headers(error)]
-    shown = {code: msgspec.json.decode(error_body(error)) for code, error in by_code.items()}
+    shown = {code: shape.render(error) for code, error in by_code.items()}
     return {
-        "model": ErrorBody,
+        "model": shape.model,
         "description": f"{HTTPStatus(status).phrase}: {', '.join(f'`{code}`' for code in by_code)}.",
         "headers": header_refs(*names, *_HEADERS_OF_STATUS.get(status, ()), *headers),
         "content": {"application/json": {"examples": example_values(shown)}},

@@ -3,11 +3,11 @@
 Under overload, cheap refusals leave more CPU time for the chats that are served.
 """
 
-from edge.api.chat import CHAT_PATH
 from edge.api.cors import EdgeCorsMiddleware
+from edge.api.dialects import CHATS
 from edge.chat.edge_state import EdgeState
 from edge.chat.incoming import INFERENCE
-from edge.wire.responses import JSON, error_body, error_headers
+from edge.wire.responses import JSON, error_headers
 from services.chassis.errors import LegatoError
 from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import Headers, HttpScope
@@ -21,7 +21,9 @@ class EarlyRefusals:
 
     def __call__(self, scope: HttpScope) -> Answer | None:
         """Renders the refusal; returns None for a request that has to be processed."""
-        if not self._edge.saturation.is_reached or scope["path"] != CHAT_PATH or scope["method"] != "POST":
+        if not self._edge.saturation.is_reached or scope["method"] != "POST":
+            return None
+        if (chat := CHATS.get(scope["path"])) is None:
             return None
         refusal = self.refusal(scope["headers"])
         if refusal is None:
@@ -30,8 +32,9 @@ class EarlyRefusals:
         request_id = new_request_id()
         self._edge.record_refusal(error, request_id)
         cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
-        headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *cors]
-        return Answer(error.wire.http_status, headers, error_body(error))
+        body, of_dialect = chat.render_error(error, request_id)
+        headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *of_dialect, *cors]
+        return Answer(error.wire.http_status, headers, body)
 
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
         """Returns the error that a chat would get for saturation alone, and the key's rate headers."""

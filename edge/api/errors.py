@@ -1,7 +1,7 @@
 """Renders the error table: every error of an endpoint, of a path or method that does not exist, and of ours.
 
-Errors in the middle of a stream are rendered by `edge/api/replies.py`, and the answer to bytes that are not HTTP by
-the HTTP server, since no response can be begun for them.
+Errors in the middle of a stream are rendered by the reply of their dialect, and the answer to bytes that are not HTTP
+by the HTTP server, since no response can be begun for them.
 """
 
 from collections.abc import Awaitable
@@ -13,8 +13,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.api.http_chat import REFUSAL_HEADERS
 from edge.chat.edge_state import EdgeState
+from edge.http.http_chat import REFUSAL_HEADERS
+from edge.messages.errors import is_for_messages, render_error
 from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
@@ -39,9 +40,13 @@ async def answer_error(request: Request, error: Exception) -> Response:
     else:
         refusal = _to_refusal(request, edge, error)
     forget_origin(error)
-    edge.record_refusal(refusal, request.state.request_id)
-    response = Response(error_body(refusal), refusal.wire.http_status, media_type="application/json")
-    response.raw_headers += [*error_headers(refusal), *headers]
+    request_id: str = request.state.request_id
+    edge.record_refusal(refusal, request_id)
+    body, of_dialect = error_body(refusal), Headers()
+    if is_for_messages(request.scope):
+        body, of_dialect = render_error(refusal, request_id)
+    response = Response(body, refusal.wire.http_status, media_type="application/json")
+    response.raw_headers += [*error_headers(refusal), *headers, *of_dialect]
     return response
 
 

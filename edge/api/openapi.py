@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import HEADERS, NULL, errors, header_refs, replace_in
+from edge.api.messages_schema import MessageAnswer, MessagesRequest
 from services.chassis.http.security_headers import security_headers
 
 _REF: Final = "#/components/schemas/{name}"
@@ -61,11 +62,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
     components = document["components"]
     for name in _VALIDATION_SCHEMAS:
         components["schemas"].pop(name, None)
-    _, structs = msgspec.json.schema_components((ChatRequest, ChatCompletion, ChatCompletionChunk), ref_template=_REF)
+    described = (ChatRequest, ChatCompletion, ChatCompletionChunk, MessagesRequest, MessageAnswer)
+    _, structs = msgspec.json.schema_components(described, ref_template=_REF)
     components["schemas"] = dict(sorted({**components["schemas"], **_without_null_defaults(structs)}.items()))
     components["headers"] = HEADERS
-    described: dict[str, Any] = replace_in(document, NULL, None)
-    return described
+    complete: dict[str, Any] = replace_in(document, NULL, None)
+    return complete
 
 
 def _name_scope(operation: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
 """GET /v1/usage: what the key's own account used, in buckets of hours or days, and the receipt of one request."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query
 from google.protobuf.timestamp_pb2 import Timestamp
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import SkipJsonSchema
 
 from edge.api.access import Edge, UsageKey
@@ -14,6 +14,7 @@ from edge.reports.usage import LATEST_S, PageFields, get_usage
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
+from services.rules.usage import COLUMNS, named
 
 router = APIRouter(prefix="/v1/usage", tags=["Usage"])
 
@@ -48,20 +49,32 @@ UnixSeconds = Annotated[int, Field(ge=0, description="Seconds since 1970.")]
 Usd = Annotated[str, Field(pattern=r"^-?[0-9]+(\.[0-9]+)?$", description="Dollars, exact.", examples=["0.00000257"])]
 
 
-class UsageResult(BaseModel):
-    """Usage in one bucket. `model`, `key_id` and `caller` are null unless grouped by them. Requests with a key have no
-    caller."""
+if TYPE_CHECKING:
 
+    class TokenCounts(BaseModel):
+        pass
+
+else:
+    TokenCounts = create_model("TokenCounts", **dict.fromkeys(COLUMNS, (Count, ...)))
+
+
+class Cost(BaseModel):
+    cost_nanos: int
+    cost_usd: Usd
+
+
+# Parts of what is described below. Fields are in the order of the bases, the last one first.
+class _UsageGroup(BaseModel):
     object: Literal["usage.result"] = "usage.result"
     model: str | None
     key_id: str | None
     caller: str | None
     requests: Count
-    prompt_tokens: Count
-    cached_tokens: Count
-    completion_tokens: Count
-    cost_nanos: int
-    cost_usd: Usd
+
+
+class UsageResult(Cost, TokenCounts, _UsageGroup):
+    """Usage in one bucket. `model`, `key_id` and `caller` are null unless grouped by them. Requests with a key have no
+    caller."""
 
 
 class UsageBucket(BaseModel):
@@ -97,9 +110,7 @@ class UsagePage(BaseModel):
     spend_limits: list[SpendLimit]
 
 
-class UsageRequest(BaseModel):
-    """The state and cost of one request."""
-
+class _RequestState(BaseModel):
     object: Literal["usage.request"] = "usage.request"
     id: Annotated[str, Field(pattern="^[0-9a-f]{32}$", examples=[REQUEST_ID])]
     state: Literal["running", "settled", "void", "swept"] | None
@@ -112,11 +123,11 @@ class UsageRequest(BaseModel):
     ended: UnixSeconds | None
     end: str | None
     basis: str | None
-    prompt_tokens: Count
-    cached_tokens: Count
-    completion_tokens: Count
-    cost_nanos: int
-    cost_usd: Usd
+
+
+class UsageRequest(Cost, TokenCounts, _RequestState):
+    """The state and cost of one request."""
+
     held_nanos: Count
     price_version: Count | None
     routes_version: Annotated[
@@ -190,8 +201,7 @@ def _to_result(row: pb.UsageRow) -> UsageResult:
 
 def _charge(usage: pb.Usage) -> dict[str, Any]:
     """Returns the fields of tokens and cost, which a bucket and a request have in common."""
-    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
-    return {**{name: getattr(usage, name) for name in names}, "cost_usd": format_usd(usage.cost_nanos)}
+    return {**named(usage), "cost_nanos": usage.cost_nanos, "cost_usd": format_usd(usage.cost_nanos)}
 
 
 @router.get(

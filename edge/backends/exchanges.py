@@ -15,7 +15,7 @@ from services.chassis.exchange.client import CallsInFlight, ExchangeClient
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel import ChannelHolder
+from services.chassis.rpc.channel import ChannelHolder, errors_of
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
@@ -27,6 +27,8 @@ from services.chassis.timing.deadlines import Clock
 SHARED_STREAM_BYTES = 256 * 1024
 # How many of these openings are sent to one router at the same time.
 MOST_BULK_OPENINGS = 2
+# A prompt of a million tokens takes some hundred milliseconds.
+COUNT_TIMEOUT_S = 10.0
 
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
 
@@ -104,6 +106,13 @@ class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
         # A whole answer is put together from its messages.
         request.open.takes_packed = request.open.stream
         return self.open("Chat", request, router_pb2.ChatResponse, unpack_piece, consumer)
+
+    async def count_tokens(self, chat: router_pb2.ChatOpen) -> int:
+        """Returns the tokens of a chat's prompt."""
+        with errors_of(self.title):
+            request = router_pb2.CountTokensRequest(chat=chat)
+            response = await self._bulk.stub.CountTokens(request, timeout=COUNT_TIMEOUT_S)
+        return response.tokens
 
     @property
     def load(self) -> int:

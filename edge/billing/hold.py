@@ -213,7 +213,7 @@ class ChatHold:
             slot.seal(usage, basis, end)
             self.charged = usage
             failpoints.hit("edge.sealed")
-            self._metering.resolve(slot, details)
+            self._metering.resolve(slot, replace(details, usage=usage))
 
     def void(self, end: "pb.End.ValueType", details: ChatDetails = NO_DETAILS, accepted_prompt_tokens: int = 0) -> None:
         """Charges nothing, as nothing was delivered. Metering may still charge a prompt that a provider has accepted,

@@ -33,6 +33,8 @@ class ChatDetails:
     receipts and reports can do without."""
 
     key_id: str = ""
+    # With the columns for which the journal has no room; None: what that has.
+    usage: Usage | None = None
     # The model that has begun to answer, and all calls to models once the answer has finished.
     started: Started | None = None
     calls: Sequence[ModelCall] = ()
@@ -180,7 +182,7 @@ def resolution(
     settle = pb.SettleRequest(
         request_id=request_id,
         account_id=account_id,
-        usage=slot.usage,
+        usage=slot.usage if details.usage is None else details.usage,
         basis=slot.basis,
         end=end,
         calls=details.calls,

@@ -358,7 +358,7 @@ class Chat:
             step_timer.span.attributes |= {
                 "gen_ai.request.model": self._hold.class_id,
                 "gen_ai.response.model": self._hold.class_id,
-                "gen_ai.usage.cache_read.input_tokens": self._delivery.cached_tokens,
+                "gen_ai.usage.cache_read.input_tokens": self._delivery.usage.cached_tokens,
                 "gen_ai.usage.input_tokens": self._delivery.prompt_tokens,
                 "gen_ai.usage.output_tokens": self._delivery.output_tokens,
                 "legato.stream": self._body.stream,

@@ -74,17 +74,17 @@ class PieceDelivery:
         # Tokens of what the client was sent, or will be in one piece, as the router counted them.
         self.prompt_tokens = 0
         self.output_tokens = 0
-        self.cached_tokens = 0
+        # What the router has counted at the end.
+        self._final = Usage()
         # What the hold covered beside this prompt when the chat's task last looked. It may cover more by now.
         self._covered_output_tokens = 0
 
     @property
     def usage(self) -> Usage:
-        return Usage(
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.output_tokens,
-            cached_tokens=self.cached_tokens,
-        )
+        usage = Usage()
+        usage.CopyFrom(self._final)
+        usage.prompt_tokens, usage.completion_tokens = self.prompt_tokens, self.output_tokens
+        return usage
 
     @property
     def is_under_way(self) -> bool:
@@ -161,12 +161,12 @@ class PieceDelivery:
         piece, before it is written. Returns whether the client has some."""
         self.prompt_tokens = usage.prompt_tokens
         self.output_tokens = usage.completion_tokens
-        self.cached_tokens = usage.cached_tokens
+        self._final = usage
         slot = self._hold.slot
         if self._waiting is not None:
             self._waiting.add_end(usage)
         elif slot.kind == OPEN and not slot.marked:
-            _count(slot, self.prompt_tokens, self.output_tokens, self.cached_tokens)
+            _count(slot, self.prompt_tokens, self.output_tokens, usage.cached_tokens)
         return slot.marked
 
     async def _cover(self, response: ChatResponse) -> bool:

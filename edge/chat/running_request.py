@@ -31,4 +31,10 @@ class RunningRequest:
             duration_ms = round((now_s - arrived_at_s) * 1000)
             if self.is_streamed and first_piece_at_s is not None:
                 first_token_ms = round((first_piece_at_s - arrived_at_s) * 1000)
-        return ChatDetails(self.key_id, self.started, self.calls, first_token_ms, duration_ms)
+        return ChatDetails(
+            key_id=self.key_id,
+            started=self.started,
+            calls=self.calls,
+            first_token_ms=first_token_ms,
+            duration_ms=duration_ms,
+        )

@@ -10,6 +10,7 @@ from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
+from services.rules.usage import named
 
 _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _ENDS: Final = {number: pb.RequestEnd.Value(f"REQUEST_{name}") for name, number in metering.End.items()}
@@ -36,12 +37,7 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
         end_time=found.end_time if found.HasField("end_time") else None,
         end=_ENDS.get(found.end, pb.REQUEST_END_UNSPECIFIED),
         basis=_BASES.get(found.basis, pb.USAGE_BASIS_UNSPECIFIED),
-        usage=pb.Usage(
-            prompt_tokens=found.usage.prompt_tokens,
-            cached_tokens=found.usage.cached_tokens,
-            completion_tokens=found.usage.completion_tokens,
-            cost_nanos=found.charged_nanos,
-        ),
+        usage=pb.Usage(**named(found.usage), cost_nanos=found.charged_nanos),
         held_nanos=found.held_nanos,
         price_version=found.price_version,
         routes_version=found.routes_version,

@@ -13,6 +13,7 @@ from legato_protos.metering.v1 import metering_pb2 as metering
 from legato_protos.metering.v1.spend_limits_pb2 import Spend
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
+from services.rules.usage import add_usage
 
 HOUR_S: Final = 3600
 DAY_S: Final = 24 * HOUR_S
@@ -143,9 +144,7 @@ def _by_bucket(
             (row.class_id, key_id, caller), pb.UsageRow(model=row.class_id, key_id=key_id, caller=caller)
         )
         sums.requests += row.requests
-        sums.usage.prompt_tokens += row.usage.prompt_tokens
-        sums.usage.cached_tokens += row.usage.cached_tokens
-        sums.usage.completion_tokens += row.usage.completion_tokens
+        add_usage(sums.usage, row.usage)
         sums.usage.cost_nanos += row.cost_nanos
     return {start_s: [*grouped.values()] for start_s, grouped in found.items()}
 

@@ -14,6 +14,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers
 from services.chassis.packed_pieces import unpack_texts
+from services.rules.usage import named
 
 # A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more. All
 # streams send at the same times, so that one write of gRPC has the messages of many.
@@ -135,12 +136,7 @@ class RpcReply(Reply):
         return {
             "finish_reason": _FINISH_REASONS.get(finish_reason, pb.FINISH_REASON_UNSPECIFIED),
             "cut_by": _CUTS.get(cut_by, pb.CUT_BY_UNSPECIFIED),
-            "usage": pb.Usage(
-                prompt_tokens=usage.prompt_tokens,
-                cached_tokens=usage.cached_tokens,
-                completion_tokens=usage.completion_tokens,
-                cost_nanos=self._hold.charge_nanos(usage),
-            ),
+            "usage": pb.Usage(**named(usage), cost_nanos=self._hold.charge_nanos(usage)),
         }
 
 

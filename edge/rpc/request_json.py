@@ -12,16 +12,10 @@ import msgspec
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Value
 
-from edge.wire.chat_request import (
-    BYTES_PER_ELEMENT,
-    LARGEST_FIELD_BYTES,
-    SLICE_BYTES,
-    check_count,
-    check_tool_count,
-)
+from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count, check_tool_count
+from edge.wire.checked_json import LARGEST_FIELD_BYTES, SLICE_BYTES, invalid
 from edge.wire.request_fields import UnreadObject
 from legato_protos.chat.v1 import chat_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
@@ -112,7 +106,7 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
         fields["stop"] = sampling.stop[: MOST_STOPS + 1]
     # Each has six bytes of JSON at least.
     if len(sampling.logit_bias) > LARGEST_FIELD_BYTES // 6:
-        raise _invalid(Sentence("field_too_large", name="logit_bias", most_bytes=LARGEST_FIELD_BYTES), "logit_bias")
+        raise invalid(Sentence("field_too_large", name="logit_bias", most_bytes=LARGEST_FIELD_BYTES), "logit_bias")
     if sampling.logit_bias:
         fields["logit_bias"] = {
             token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
@@ -191,15 +185,15 @@ def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str,
         place = f"{name}.{field.name}"
         if field.name in _SCHEMAS:
             if given.ByteSize() > LARGEST_FIELD_BYTES:
-                sentence = Sentence(
+                message = Sentence(
                     "field_larger_than_text", name=place, most_bytes=LARGEST_FIELD_BYTES, field=field.name
                 )
-                raise _invalid(sentence, place)
+                raise invalid(message, place)
             fields[field.name] = _object(given.fields, place)
         elif (rendered := _SCHEMA_TEXTS.get(field.name)) is None:
             fields[field.name] = given
         elif rendered in fields:
-            raise _invalid(Sentence("field_set_twice", name=name, field=rendered, other=place), place)
+            raise invalid(Sentence("field_set_twice", name=name, field=rendered, other=place), place)
         else:
             fields[rendered] = _checked_object(given, place)
     return fields
@@ -211,11 +205,11 @@ def _checked_object(text: str, name: str) -> msgspec.Raw:
     try:
         _object_decoder.decode(given)
     except msgspec.ValidationError:
-        raise _invalid(Sentence("object_expected", name=name), name) from None
+        raise invalid(Sentence("object_expected", name=name), name) from None
     except msgspec.DecodeError:
-        raise _invalid(Sentence("field_not_json", name=name), name) from None
+        raise invalid(Sentence("field_not_json", name=name), name) from None
     except RecursionError:
-        raise _invalid(Sentence("field_nested", name=name), name) from None
+        raise invalid(Sentence("field_nested", name=name), name) from None
     return msgspec.Raw(given)
 
 
@@ -243,9 +237,5 @@ def _value(value: Value, name: str) -> object:
 def _number(number: float, name: str) -> float | int:
     """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
     if not isfinite(number):
-        raise _invalid(Sentence("finite_number_expected", name=name), name)
+        raise invalid(Sentence("finite_number_expected", name=name), name)
     return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number
-
-
-def _invalid(sentence: Sentence, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)

@@ -6,7 +6,7 @@ from typing import Final
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from edge.wire.chat_request import MOST_NAMES, OTHERS
+from edge.wire.checked_json import MOST_NAMES, OTHERS
 
 # A search that has seen so many messages is given up, since others wait for it.
 MOST_VISITED: Final = 2_000

@@ -1,18 +1,26 @@
 """Decodes and validates the body of `/v1/chat/completions`.
 
-Messages, tools and tool_choice are checked in full and then passed on as the bytes they came in. Error messages name
-the place and the types, and never quote what was sent.
+Messages, tools and tool_choice are checked in full and then passed on as the bytes they came in.
 """
 
-import codecs
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from edge.wire.checked_json import (
+    SLICE_BYTES,
+    DecodedT,
+    check_field,
+    check_utf8,
+    decode_known,
+    decode_part,
+    invalid,
+    present,
+)
 from edge.wire.request_fields import (
     ABSENT,
     NULL,
@@ -33,22 +41,9 @@ from edge.wire.request_fields import (
     ToolDefinition,
 )
 from edge.wire.value_limit import check_values
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
-DecodedT = TypeVar("DecodedT")
-
-# A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
-# millisecond.
-SLICE_BYTES = 64 * 1024
-# OpenAI takes 16 pairs of metadata of at most 576 characters.
-LARGEST_FIELD_BYTES = 64 * 1024
-# Names in the header of fields that were ignored.
-MOST_NAMES = 32
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# Stands for names that do not fit into a header.
-OTHERS = "*"
 # The cost of checking one list element, however short, in bytes to read.
 BYTES_PER_ELEMENT = 64
 # Limits messages, content parts and tool calls together.
@@ -57,12 +52,7 @@ MOST_TOOLS: Final = 10_000
 
 _EMPTY = Raw(b'""')
 _QUOTE = ord('"')
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
-# The messages of msgspec that contain only types, bounds and names of ours.
-_SAFE = re.compile(
-    r"(Expected `[^`]+`(, got `[^`]+`|( of length)? [<>]=? -?[0-9.]+)?|Object missing required field `[a-z_]+`)$"
-)
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ChatBody(Struct):
@@ -83,10 +73,8 @@ class ChatBody(Struct):
     prompt_cache_key_digest: bytes = b""
 
 
-_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _body_decoder = msgspec.json.Decoder(Body)
-_strict_decoder = msgspec.json.Decoder(BodyOfKnownFields)
-_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
+_strict_decoder: msgspec.json.Decoder[Body] = msgspec.json.Decoder(BodyOfKnownFields)
 _modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
 _logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
@@ -110,17 +98,17 @@ _IGNORED = ("prediction", "web_search_options", "service_tier", "moderation")
 async def decode_chat(body: bytes) -> ChatBody:
     yielder = Yielder(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
-        await _check_utf8(body, yielder)
+        await check_utf8(body, yielder)
     await check_values(body, yielder)
     decoded, ignored = _decode_fields(body)
     await yielder.spend(len(body))
     if decoded.metadata:
-        _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
+        check_field("metadata", present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
     if await _check_messages(decoded.messages, yielder):
         ignored += ("prompt_cache_breakpoint",)
-    tools_json = _present(decoded.tools) if decoded.tools else b""
-    tool_choice_json = _present(decoded.tool_choice) if decoded.tool_choice else b""
+    tools_json = present(decoded.tools) if decoded.tools else b""
+    tool_choice_json = present(decoded.tool_choice) if decoded.tool_choice else b""
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
@@ -134,7 +122,7 @@ async def decode_chat(body: bytes) -> ChatBody:
         stream=bool(decoded.stream),
         max_tokens=_max_tokens(decoded),
         # Copied last, so that there is one copy of a large prompt while others have their turn.
-        messages_json=_present(decoded.messages),
+        messages_json=present(decoded.messages),
         tools_json=tools_json if tool_names else b"",
         tool_choice_json=tool_choice_json if tool_names else b"",
         parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
@@ -146,66 +134,36 @@ async def decode_chat(body: bytes) -> ChatBody:
 
 
 def _digest(value: Raw) -> bytes:
-    given = _present(value) if value else b""
+    given = present(value) if value else b""
     return hashlib.sha256(given).digest() if given else b""
 
 
 def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     """Returns the fields that we know, and the names of those that are ignored although they may change an answer."""
-    try:
-        decoded: Body = _strict_decoder.decode(body)
-        others: list[str] = []
-    except (msgspec.DecodeError, RecursionError):
-        decoded = _decode(_body_decoder, body, "")
-        others = _unknown_names(body, decoded)
+    decoded, others = decode_known(body, _strict_decoder, _body_decoder)
     if decoded.service_tier in _usual_tiers:
         decoded.service_tier = ABSENT
-    others += [name for name in _IGNORED if _present(getattr(decoded, name))]
+    others += [name for name in _IGNORED if present(getattr(decoded, name))]
     return decoded, tuple(others)
-
-
-def _unknown_names(body: bytes, decoded: Body) -> list[str]:
-    known = [field for name in Body.__struct_fields__ if isinstance(field := getattr(decoded, name), Raw)]
-    if len(body) - sum(len(memoryview(field)) for field in known) > LARGEST_FIELD_BYTES:
-        return [OTHERS]
-    fields = _fields_decoder.decode(body)
-    unknown = [name for name in fields if name not in Body.__struct_fields__ and _present(fields[name])]
-    names = [name for name in unknown[:MOST_NAMES] if _NAME.fullmatch(name)]
-    return names if len(names) == len(unknown) else [*names, OTHERS]
-
-
-async def _check_utf8(body: bytes, yielder: Yielder) -> None:
-    """Raises for invalid UTF-8, which nothing would notice later in the parts that stay bytes."""
-    try:
-        if len(body) <= SLICE_BYTES:
-            body.decode()
-            return
-        decoder, view = _Utf8Decoder(), memoryview(body)
-        for begin in range(0, len(body), SLICE_BYTES):
-            end = begin + SLICE_BYTES
-            decoder.decode(view[begin:end], final=end >= len(body))
-            await yielder.spend((min(end, len(body)) - begin) // 4)
-    except UnicodeDecodeError:
-        raise _invalid(Sentence("body_not_utf8")) from None
 
 
 def _refuse_what_is_not_offered(body: Body) -> None:
     if body.n is not None and body.n != 1:
-        raise _invalid(Sentence("n_not_one"), "n")
+        raise invalid(Sentence("n_not_one"), "n")
     if body.logprobs:
-        raise _invalid(Sentence("logprobs_not_supported"), "logprobs")
+        raise invalid(Sentence("logprobs_not_supported"), "logprobs")
     if body.top_logprobs:
-        raise _invalid(Sentence("logprobs_not_supported"), "top_logprobs")
+        raise invalid(Sentence("logprobs_not_supported"), "top_logprobs")
     if body.functions or body.function_call:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
-            if _present(getattr(body, name)):
-                raise _invalid(Sentence("field_not_supported", name=name, instead=instead), name)
+            if present(getattr(body, name)):
+                raise invalid(Sentence("field_not_supported", name=name, instead=instead), name)
     if body.modalities:
-        _check_field("modalities", _present(body.modalities), _modalities_decoder)
-    if body.moderation and _present(body.moderation):
-        _refuse_blocking(_decode(_moderation_decoder, body.moderation, "moderation"))
-    if body.audio and _present(body.audio):
-        raise _invalid(Sentence("audio_not_supported"), "audio")
+        check_field("modalities", present(body.modalities), _modalities_decoder)
+    if body.moderation and present(body.moderation):
+        _refuse_blocking(decode_part(_moderation_decoder, body.moderation, "moderation"))
+    if body.audio and present(body.audio):
+        raise invalid(Sentence("audio_not_supported"), "audio")
 
 
 def _refuse_blocking(wanted: Moderation) -> None:
@@ -214,15 +172,7 @@ def _refuse_blocking(wanted: Moderation) -> None:
     for place in ("input", "output"):
         rule = getattr(policy, place)
         if rule is not None and rule.mode == "block":
-            raise _invalid(Sentence("moderation_cannot_block"), f"moderation.policy.{place}.mode")
-
-
-def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
-    """Checks a field of small size."""
-    if len(given) > LARGEST_FIELD_BYTES:
-        raise _invalid(Sentence("field_too_large", name=name, most_bytes=LARGEST_FIELD_BYTES), name)
-    if given:
-        _decode(decoder, given, name)
+            raise invalid(Sentence("moderation_cannot_block"), f"moderation.policy.{place}.mode")
 
 
 def _max_tokens(body: Body) -> int | None:
@@ -235,7 +185,7 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
     if asked is None:
         return None
     if asked != int(asked) or asked < 1:
-        raise _invalid(Sentence("whole_number_least", name=name), name)
+        raise invalid(Sentence("whole_number_least", name=name), name)
     return min(int(asked), 2**31)
 
 
@@ -248,13 +198,13 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     }
     if body.reasoning is not None:
         parameters |= _reasoning(body.reasoning, has_effort="reasoning_effort" in parameters)
-    if body.response_format and (response_format := _present(body.response_format)):
-        wanted = _decode(_response_format_decoder, response_format, "response_format")
+    if body.response_format and (response_format := present(body.response_format)):
+        wanted = decode_part(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
-            raise _invalid(Sentence("json_schema_missing"), "response_format.json_schema")
+            raise invalid(Sentence("json_schema_missing"), "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
-    if body.logit_bias and (logit_bias := _present(body.logit_bias)):
-        _check_field("logit_bias", logit_bias, _logit_bias_decoder)
+    if body.logit_bias and (logit_bias := present(body.logit_bias)):
+        check_field("logit_bias", logit_bias, _logit_bias_decoder)
         parameters["logit_bias"] = Raw(logit_bias)
     if with_tools and body.parallel_tool_calls is not None:
         parameters["parallel_tool_calls"] = body.parallel_tool_calls
@@ -272,18 +222,13 @@ def _reasoning(wanted: Reasoning, *, has_effort: bool) -> dict[str, object]:
     return parameters
 
 
-def _present(value: Raw) -> bytes:
-    """Returns a field's bytes; empty if it is absent or null."""
-    return b"" if value == NULL else bytes(value)
-
-
 async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
     """Checks the messages, and returns whether a part has a mark that is not passed on."""
     if not messages or messages == NULL:
-        raise _invalid(Sentence("messages_missing"), "messages")
-    raw_messages = _decode(_list_decoder, messages, "messages")
+        raise invalid(Sentence("messages_missing"), "messages")
+    raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
-        raise _invalid(Sentence("messages_empty"), "messages")
+        raise invalid(Sentence("messages_empty"), "messages")
     elements = len(raw_messages)
     check_count(elements, "messages")
     has_breakpoint = False
@@ -296,11 +241,11 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
     await yielder.spend(len(memoryview(messages)))
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
-        message = _decode(_message_decoder, raw_message, name)
+        message = decode_part(_message_decoder, raw_message, name)
         content, raw_calls = message.content, message.tool_calls
         if isinstance(message, AssistantMessage) and content == NULL:
             if not raw_calls and not message.refusal:
-                raise _invalid(Sentence("assistant_message_empty"), f"{name}.content")
+                raise invalid(Sentence("assistant_message_empty"), f"{name}.content")
             content = _EMPTY
         # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
         del message
@@ -311,7 +256,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
             await _check_each(_tool_call_decoder, raw_calls, f"{name}.tool_calls", yielder)
         # A string was validated when the body was decoded, and may be long.
         if memoryview(content)[0] != _QUOTE:
-            raw_parts = _decode(_content_decoder, content, f"{name}.content")
+            raw_parts = decode_part(_content_decoder, content, f"{name}.content")
             elements += len(raw_parts)
             check_count(elements, f"{name}.content")
             await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, check_part)
@@ -321,12 +266,12 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
 def check_count(elements: int, name: str) -> None:
     """Raises if a request has more messages, parts and tool calls than any needs."""
     if elements > MOST_ELEMENTS:
-        raise _invalid(Sentence("elements_most", most=MOST_ELEMENTS), name)
+        raise invalid(Sentence("elements_most", most=MOST_ELEMENTS), name)
 
 
 def check_tool_count(tools: int) -> None:
     if tools > MOST_TOOLS:
-        raise _invalid(Sentence("tools_most", most=MOST_TOOLS), "tools")
+        raise invalid(Sentence("tools_most", most=MOST_TOOLS), "tools")
 
 
 async def _check_each(
@@ -339,7 +284,7 @@ async def _check_each(
     """Checks the elements of a list. Each is decoded only for that: it does not stay while others have their turn."""
     for index, raw_element in enumerate(raw_elements):
         place = f"{name}[{index}]"
-        check(_decode(decoder, raw_element, place), place)
+        check(decode_part(decoder, raw_element, place), place)
         await yielder.spend(len(memoryview(raw_element)) + BYTES_PER_ELEMENT)
 
 
@@ -347,18 +292,18 @@ def _check_part(part: TextPart, name: str) -> None:
     if part.type == "refusal" and part.refusal is not None:
         return
     if part.type != "text" or part.text is None:
-        raise _invalid(Sentence("content_part_form"), name.rpartition("[")[0])
+        raise invalid(Sentence("content_part_form"), name.rpartition("[")[0])
 
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
-    raw_tools = _decode(_list_decoder, tools_json, "tools")
+    raw_tools = decode_part(_list_decoder, tools_json, "tools")
     check_tool_count(len(raw_tools))
     await yielder.spend(len(tools_json))
     names = set()
 
     def check(tool: ToolDefinition, name: str) -> None:
-        if not _TOOL_NAME.fullmatch(tool.function.name):
-            raise _invalid(Sentence("function_name_invalid"), f"{name}.function.name")
+        if not TOOL_NAME.fullmatch(tool.function.name):
+            raise invalid(Sentence("function_name_invalid"), f"{name}.function.name")
         names.add(tool.function.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
@@ -366,36 +311,9 @@ async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
 
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
-    choice = _decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
+    choice = decode_part(_tool_choice_decoder, tool_choice_json, "tool_choice")
     named = choice.allowed_tools.tools if isinstance(choice, AllowedToolsChoice) else [choice]
     if any(isinstance(tool, ForcedTool) and tool.function.name not in tool_names for tool in named):
-        raise _invalid(Sentence("tool_choice_unknown"), "tool_choice")
+        raise invalid(Sentence("tool_choice_unknown"), "tool_choice")
     if choice == "required" and not tool_names:
-        raise _invalid(Sentence("tool_choice_without_tools"), "tool_choice")
-
-
-def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: str) -> DecodedT:
-    """Decodes the field `name`; an empty name is the body's."""
-    try:
-        return decoder.decode(given)
-    except msgspec.ValidationError as error:
-        raise _mistyped(str(error), name) from None
-    except msgspec.DecodeError:
-        raise _invalid(Sentence("body_not_json"), name or None) from None
-    except RecursionError:
-        raise _invalid(Sentence("body_nested"), name or None) from None
-
-
-def _mistyped(sentence: str, name: str) -> LegatoError:
-    place = _PLACE.search(sentence)
-    # Keys of a dict are the client's own words, so the path stops before them.
-    path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
-    said = _PLACE.sub("", sentence)
-    if not _SAFE.match(said):
-        said = "This value is not one of those accepted here"
-    expected = said.replace("`", "'")
-    return _invalid(Sentence("parameter_invalid", name=path or "body", expected=expected), path or None)
-
-
-def _invalid(sentence: Sentence, param: str | None = None) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, sentence, param=param)
+        raise invalid(Sentence("tool_choice_without_tools"), "tool_choice")

@@ -1,6 +1,7 @@
 """Renders the router's responses as OpenAI's chunks or as one whole completion."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -8,10 +9,15 @@ from edge.wire.responses import error_body
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
+from services.chassis.http.response_writer import COMMENT
+from services.rules.usage import COLUMNS, parts_of
 
 # The prefix of a completion's id, before the id of its request.
 COMPLETION_PREFIX = "chatcmpl-"
 DONE = b"data: [DONE]\n\n"
+
+# The objects of an answer's usage that break counts down.
+DETAILS: Final = {f"{whole}_details": parts for whole in COLUMNS if (parts := parts_of(whole))}
 
 _encode = msgspec.json.encode
 DELTA_END = b'},"finish_reason":null}]}\n\n'
@@ -23,7 +29,7 @@ def usage_object(usage: Usage, cut_by: str = "") -> dict[str, object]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        **{details: {part: getattr(usage, part) for part in parts} for details, parts in DETAILS.items()},
         **({"x-legato-end": cut_by} if cut_by else {}),
     }
 
@@ -43,9 +49,9 @@ class Chunks:
         self.between_contents = DELTA_END + self.content_head
         self._citing = b""
 
-    def role(self, *, speaks: bool = True) -> bytes:
+    def opening(self, response: router.ChatResponse | None) -> bytes:
         """Renders the first chunk. Its content is null if the answer begins with a tool call or a refusal."""
-        content = b'""' if speaks else b"null"
+        content = b'""' if response is None or (response.contents and not response.refusal) else b"null"
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
@@ -65,14 +71,16 @@ class Chunks:
         annotations_json = _encode([_annotation(citation) for citation in citations])
         self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
 
-    def closing_chunks(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+    def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         finish = self._citing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage, cut_by)) + DONE
 
+    def failure(self, error: LegatoError) -> bytes:
+        """Renders the last event of a failed stream: no [DONE] follows."""
+        return b"data: " + error_body(error) + b"\n\n"
 
-def error_event(error: LegatoError) -> bytes:
-    """Renders the last event of a failed stream: no [DONE] follows."""
-    return b"data: " + error_body(error) + b"\n\n"
+    def sign_of_life(self) -> bytes:
+        return COMMENT
 
 
 def _delta(call: router.ToolCallDelta) -> dict[str, object]:

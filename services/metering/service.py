@@ -86,7 +86,7 @@ class MeteringService:
             NoticeThresholdServicer(database, settings.notice_rules),
             ModelShareServicer(limits.model_shares),
             StagedFileServicer(database),
-            ChatOutcomeServicer(database, metering.key_totals),
+            ChatOutcomeServicer(database),
         ]
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
         show_ledger(writer, sweeper, registry)

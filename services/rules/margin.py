@@ -1,6 +1,8 @@
-"""The margin of a report's row: its charges without the cost of its calls, as far as that is known."""
+"""The margin of a row of a report: its charges without the known cost of its calls; and its counts."""
 
-from typing import Protocol
+from typing import Any, Protocol
+
+from services.rules.usage import named
 
 
 class CostedSums(Protocol):
@@ -25,3 +27,11 @@ def known_cost_nanos(sums: CostedSums) -> int | None:
 def margin_nanos(sums: CostedSums) -> int | None:
     cost_nanos = known_cost_nanos(sums)
     return None if cost_nanos is None else sums.costed_nanos - cost_nanos
+
+
+def told_counts(sums: Any) -> dict[str, int]:
+    """Returns what providers counted of the calls of a row, under the names of a file."""
+    told = {f"told_{name}": count for name, count in named(sums.told_usage).items()}
+    # Beside the other part of the prompt.
+    behind = told.pop("told_completion_tokens")
+    return {**told, "cache_write_tokens": sums.cache_write_tokens, "told_completion_tokens": behind}

@@ -19,7 +19,7 @@ from services.metering.credit.batch import Writer
 from services.metering.credit.ledger.notices import NoticeRules
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, Spend, SpendLimits, spend_id
 from services.metering.credit.model_calls import ModelCall, encode_calls
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
 from services.metering.credit.records import HOUR_US, AccountBalance, End, Entry, Hold, Kind, OwedChange
 from services.metering.credit.servicers.notices import NoticeThresholdServicer
 from services.metering.credit.servicers.payments import PaymentBookingServicer
@@ -28,13 +28,15 @@ from services.metering.credit.store.prices import adopt_prices
 from services.metering.credit.store.spends import list_spends, recount
 from services.metering.limits.rates import LocalLimiter, RateLimits
 from services.metering.limits.servicers.spend_limits import SpendLimitServicer
+from services.metering.reports.additions import Addition, Group
 from services.metering.reports.servicers.chat_outcomes import ChatOutcomeServicer
 from services.metering.reports.servicers.models import ReportServicer
-from services.metering.reports.store import tables as report_tables
+from services.metering.reports.store.days import add_to_days
 from services.metering.service import MIGRATIONS
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.statements.servicer import StatementServicer
+from services.rules.usage import Usage
 from tests.console.clock import NOW_US, StandingClock
 from tests.console.copies import copy_of, restore
 from tests.support.servers.migrated import migrated_sqlite
@@ -92,8 +94,7 @@ def _calls(number: int, usage: Usage, cost_nanos: int) -> str | None:
         return None
     name = "maple-large" if number % 2 else "maple-small"
     paid_nanos = None if name == "maple-small" else cost_nanos * 3 // 4
-    tokens = usage.prompt_tokens, usage.cached_tokens, 0, usage.completion_tokens
-    return encode_calls([ModelCall("maple", name, *tokens, paid_nanos)])
+    return encode_calls([ModelCall("maple", name, paid_nanos, usage)])
 
 
 def charge_of(hold: Hold) -> Entry:
@@ -126,7 +127,7 @@ class Metering:
         metering = MeteringServicer(self.database, writer, LocalLimiter(StandingClock()), limits, log)
         return [
             metering,
-            ChatOutcomeServicer(self.database, metering.key_totals),
+            ChatOutcomeServicer(self.database),
             CreditAdminServicer(self.database, writer),
             self.spend_limits(log),
             StatementServicer(self.database),
@@ -279,9 +280,11 @@ class Metering:
     ) -> None:
         """Counts chats that failed, some days ago."""
         at_us = before_us(days=days)
-        row = (ACCOUNT_ID, at_us - at_us % HOUR_US, key_id, class_id, reason, is_cut, chats)
+        addition = Addition(
+            Group(ACCOUNT_ID, key_id, class_id), at_us, failures={reason: (chats, chats if is_cut else 0)}
+        )
         with self.database.transaction(writes=True) as connection:
-            connection.execute(sa.insert(report_tables.failure_hours).values(row))
+            add_to_days(connection, [addition])
 
     def balance_nanos(self, account_id: str = ACCOUNT_ID) -> int:
         return int(self._value(sa.select(tables.accounts.c.balance_nanos).where(_of(tables.accounts, account_id))) or 0)

@@ -10,10 +10,13 @@ from edge.api.app import EdgeApp
 from edge.api.chat_examples import CHUNKS
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import EXAMPLES, ErrorBody
+from edge.api.messages import MessageErrorBody
+from edge.api.messages_schema import MessageAnswer, MessagesRequest
 from services.chassis.errors import Reason
 
 DOCUMENT = EdgeApp(cast(Any, None)).openapi()
 CHAT = DOCUMENT["paths"]["/v1/chat/completions"]["post"]
+MESSAGE = DOCUMENT["paths"]["/v1/messages"]["post"]
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -30,15 +33,15 @@ def test_it_is_valid_openapi_3_1() -> None:
 
 
 def test_every_error_of_the_table_is_in_it_and_no_other() -> None:
-    shown = [
-        (int(status), example["value"])
-        for _, _, operation in operations()
-        for status, response in operation["responses"].items()
-        if status != "200"
-        for example in response["content"]["application/json"]["examples"].values()
-    ]
-    for _, body in shown:
-        ErrorBody.model_validate(body, extra="forbid")
+    shown = []
+    for _, path, operation in operations():
+        shape = MessageErrorBody if path.startswith("/v1/messages") else ErrorBody
+        for status, response in operation["responses"].items():
+            if status != "200":
+                for example in response["content"]["application/json"]["examples"].values():
+                    shape.model_validate(example["value"], extra="forbid")
+                    if shape is ErrorBody:
+                        shown.append((int(status), example["value"]))
     codes = {(status, body["error"]["type"], body["error"]["code"]) for status, body in shown}
     assert codes == {(wire.http_status, wire.type, wire.code) for wire in (reason.wire for reason in Reason)}
     internal = {reason for reason in Reason if reason.wire.code == Reason.INTERNAL.wire.code}
@@ -54,7 +57,12 @@ def test_every_operation_but_the_description_needs_a_key_and_names_its_scope() -
 
 @pytest.mark.parametrize(
     ("content", "struct"),
-    [(CHAT["requestBody"]["content"], ChatRequest), (CHAT["responses"]["200"]["content"], ChatCompletion)],
+    [
+        (CHAT["requestBody"]["content"], ChatRequest),
+        (CHAT["responses"]["200"]["content"], ChatCompletion),
+        (MESSAGE["requestBody"]["content"], MessagesRequest),
+        (MESSAGE["responses"]["200"]["content"], MessageAnswer),
+    ],
 )
 def test_examples_of_chats_are_what_they_show(content: dict[str, Any], struct: type[msgspec.Struct]) -> None:
     examples = content["application/json"]["examples"]

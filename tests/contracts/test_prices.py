@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.prices import read_prices
+from services.rules.usage import Usage
 
 PRICES = read_prices(Path(__file__).parents[2] / "prices.toml").current
 

@@ -106,6 +106,7 @@ class OpenChat:
         *,
         hesitates: bool = False,
         receive_buffer_bytes: int = 0,
+        path: str = CHAT,
     ) -> None:
         """One that hesitates waits to be asked for its body, which `send_body` sends. With a small receive buffer,
         little is on its way to a client that does not read."""
@@ -120,7 +121,7 @@ class OpenChat:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.connect(service.address)
         self._head = (
-            f"POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
             f"Content-Type: application/json\r\n{further}Content-Length: {len(self._body)}\r\n\r\n".encode()
         )
         self._socket.sendall(self._head)

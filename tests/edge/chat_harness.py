@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
-from edge.api.replies import StreamedReply, WholeReply
+from edge.api.completions import ChunkedReply
 from edge.backends.exchanges import RouterReplica
 from edge.billing.hold import ChatHold
 from edge.billing.rate_limits import Admission
@@ -16,6 +16,7 @@ from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
 from edge.chat.edge_state import EdgeState
 from edge.chat.reply import Reply
+from edge.http.replies import WholeHttpReply
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import Chunks, Completion
 from legato_protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
@@ -64,6 +65,9 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
 
     async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
         return pb.ListModelsResponse()
+
+    async def CountTokens(self, request: Any, context: Any) -> pb.CountTokensResponse:
+        return pb.CountTokensResponse()
 
 
 class ChatHarness:
@@ -130,8 +134,8 @@ class ChatHarness:
 
     def _open_reply(self, keepalive_s: float, *, is_streamed: bool) -> Reply:
         if is_streamed:
-            return StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
-        return WholeReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
+            return ChunkedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
+        return WholeHttpReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
 
     def edge(self, life_s: float = 3600, keepalive_s: float = 10) -> EdgeState:
         clock = SystemClock()

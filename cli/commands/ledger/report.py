@@ -17,7 +17,7 @@ from cli.commands.ledger.provider_bill import (
     read_bill,
 )
 from cli.connection import ServiceStubs, call_service
-from cli.descriptions import described, money, rfc3339
+from cli.descriptions import described, money, rfc3339, tokens_of
 from cli.output import show_fields, show_json, show_table, stream_csv
 from cli.values import Moment, OneOrMoreOf
 from legato_protos.metering.v1.reports_pb2 import (
@@ -29,13 +29,12 @@ from legato_protos.metering.v1.reports_pb2 import (
     ReportSums,
 )
 from services.chassis.money import format_usd
-from services.rules.margin import known_cost_nanos, margin_nanos
+from services.rules.margin import known_cost_nanos, margin_nanos, told_counts
+from services.rules.usage import COLUMNS
 
 DAY = timedelta(days=1)
 GROUPS = ("day", "class", "provider", "model", "account")
-TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
-TOLD = ("told_prompt_tokens", "told_cached_tokens", "cache_write_tokens", "told_completion_tokens")
-TABLE = ("requests", *TOKENS, "revenue_usd", "cost_usd", "margin_usd", "uncosted_usd", "unpaid_usd")
+TABLE = ("requests", *COLUMNS, "revenue_usd", "cost_usd", "margin_usd", "uncosted_usd", "unpaid_usd")
 BILL_TABLE = (
     "day", "model", "only_in", "their_input", "our_input", "input_difference", "their_output", "our_output",
     "output_difference", "their_cost_usd", "our_cost_usd", "cost_difference_usd",
@@ -117,7 +116,7 @@ def describe_sums(sums: ReportSums) -> dict[str, object]:
     """Describes sums. What is not known of costs and margins is None."""
     return {
         "requests": sums.requests,
-        **{name: getattr(sums, name) for name in TOKENS},
+        **tokens_of(sums.usage),
         **money(
             revenue=sums.charged_nanos,
             cost=known_cost_nanos(sums),
@@ -131,7 +130,7 @@ def describe_sums(sums: ReportSums) -> dict[str, object]:
         ),
         "calls": sums.calls,
         "uncosted_calls": sums.uncosted_calls,
-        **{name: getattr(sums, name) for name in TOLD},
+        **told_counts(sums),
     }
 
 
@@ -220,7 +219,7 @@ def _used(answer: GetReportResponse) -> Iterator[Any]:
     for row in answer.rows:
         sums = row.sums
         cost_nanos = None if sums.uncosted_calls else sums.cost_nanos
-        used = UsedTokens(sums.told_prompt_tokens, sums.told_completion_tokens, cost_nanos)
+        used = UsedTokens(sums.told_usage.prompt_tokens, sums.told_usage.completion_tokens, cost_nanos)
         yield (row.day.ToDatetime().date(), row.model_name), used
 
 

@@ -13,10 +13,9 @@ from cli.descriptions import described, money, tokens_of
 from cli.values import account_argument, period_options, put_period
 from legato_protos.metering.v1.statements_pb2 import ListRequestsRequest, RequestReceipt
 from services.chassis.errors import Reason
+from services.rules.usage import COLUMNS
 
-TABLE_COLUMNS = [
-    "id", "state", "ended", "class", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_usd", "end",
-]  # fmt: skip
+TABLE_COLUMNS = ["id", "state", "ended", "class", *COLUMNS, "charged_usd", "end"]
 
 PRICES = ("input_nanos_per_million", "cached_input_nanos_per_million", "output_nanos_per_million")
 

@@ -17,11 +17,12 @@ from legato_protos.auth.v1.auth_pb2 import ListCallerKeysRequest
 from legato_protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
+from services.rules.usage import COLUMNS
 
 HOUR = timedelta(hours=1)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
 # What rows add up; in a table, tokens are only named by their kind.
-SUMS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
+SUMS = ("requests", *COLUMNS, "cost_nanos")
 
 HELP = HelpLine(130, "Show an account's usage.")
 

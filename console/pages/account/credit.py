@@ -19,6 +19,7 @@ from console.web.periods import EARLIEST, Days, date_in, days_in
 from console.web.visit import Visit, paging, with_query
 from legato_protos.metering.v1 import statements_pb2 as pb
 from services.chassis.money import format_usd
+from services.rules.usage import COLUMNS, named
 
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
@@ -200,7 +201,6 @@ async def _file_rows(visit: Visit, days: Days) -> AsyncIterator[Row]:
 
 
 def _file_row(entry: pb.LedgerEntry, names: KeyNames) -> Row:
-    usage_of = entry.usage if entry.HasField("usage") else None
     return {
         "entry_id": entry.entry_id,
         "time": time_of(entry.time).isoformat(),
@@ -213,9 +213,7 @@ def _file_row(entry: pb.LedgerEntry, names: KeyNames) -> Row:
         "class": entry.class_id,
         "key_id": entry.key_id,
         "key_name": text_cell(names.name(entry.key_id)),
-        "prompt_tokens": usage_of.prompt_tokens if usage_of else "",
-        "cached_tokens": usage_of.cached_tokens if usage_of else "",
-        "completion_tokens": usage_of.completion_tokens if usage_of else "",
+        **(named(entry.usage) if entry.HasField("usage") else dict.fromkeys(COLUMNS, "")),
         "price_version": entry.price_version or "",
         "loss_nanos": entry.loss_nanos,
         "reason": text_cell(entry.reason),

@@ -24,6 +24,7 @@ from console.web.refusals import shows_again
 from console.web.visit import Visit, with_query
 from legato_protos.auth.v1 import auth_pb2, users_pb2
 from legato_protos.metering.v1.metering_pb2 import UsageRow
+from services.rules.usage import add_usage
 
 PAGE_SIZE: Final = 50
 # So many are looked at for a summary.
@@ -155,8 +156,8 @@ def _rows_of(rows: Sequence[UsageRow], key_id: str) -> list[UsageRow]:
 def _total(rows: Sequence[UsageRow], key_id: str) -> UsageRow:
     own = _rows_of(rows, key_id)
     total = UsageRow(requests=sum(row.requests for row in own), cost_nanos=sum(row.cost_nanos for row in own))
-    for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
-        setattr(total.usage, name, sum(getattr(row.usage, name) for row in own))
+    for row in own:
+        add_usage(total.usage, row.usage)
     return total
 
 

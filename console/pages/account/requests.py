@@ -19,6 +19,7 @@ from legato_protos.metering.v1 import statements_pb2 as pb
 from legato_protos.metering.v1.metering_pb2 import Basis, End, RequestState
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES
+from services.rules.usage import named
 
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
@@ -136,9 +137,7 @@ def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
         "class": receipt.class_id,
         "key_id": receipt.key_id,
         "key_name": text_cell(names.name(receipt.key_id)),
-        "prompt_tokens": usage.prompt_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "completion_tokens": usage.completion_tokens,
+        **named(usage),
         "cost_usd": format_usd(receipt.cost_nanos),
         "charged_usd": format_usd(receipt.charged_nanos),
         "charged_nanos": receipt.charged_nanos,

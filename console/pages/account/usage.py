@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -19,8 +19,10 @@ from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
 from console.web.visit import Visit, with_query
 from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
+from services.rules.usage import add_usage, named
 
 GROUPINGS: Final = {"class": N_("Class"), "key": N_("Key"), "member": N_("Member")}
 # More would be no table to read: the file has all.
@@ -35,20 +37,12 @@ FILE_SPAN: Final = timedelta(days=31)
 @dataclass(slots=True)
 class Sums:
     requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     cost_nanos: int = 0
-
-    @property
-    def cached_percent(self) -> int:
-        return round(100 * self.cached_tokens / self.prompt_tokens) if self.prompt_tokens else 0
 
     def add(self, row: pb.UsageRow) -> None:
         self.requests += row.requests
-        self.prompt_tokens += row.usage.prompt_tokens
-        self.cached_tokens += row.usage.cached_tokens
-        self.completion_tokens += row.usage.completion_tokens
+        add_usage(self.usage, row.usage)
         self.cost_nanos += row.cost_nanos
 
 
@@ -256,7 +250,6 @@ def _later(period: Period, start: datetime, span: timedelta) -> datetime:
 
 def _file_row(row: pb.UsageRow, period: Period, names: KeyNames) -> Row:
     local = time_of(row.start_time).astimezone(period.zone.info)
-    usage = row.usage
     return {
         "start": local.isoformat(),
         "time_zone": period.zone.name or "UTC",
@@ -265,9 +258,7 @@ def _file_row(row: pb.UsageRow, period: Period, names: KeyNames) -> Row:
         "key_name": text_cell(names.name(row.key_id)),
         "created_by": text_cell(names.maker(row.key_id)),
         "requests": row.requests,
-        "prompt_tokens": usage.prompt_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "completion_tokens": usage.completion_tokens,
+        **named(row.usage),
         "cost_usd": format_usd(row.cost_nanos),
         "cost_nanos": row.cost_nanos,
     }

@@ -16,7 +16,8 @@ from console.web.zones import UTC_ZONE
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import reports_pb2 as pb
 from services.chassis.money import format_usd
-from services.rules.margin import known_cost_nanos, margin_nanos
+from services.rules.margin import known_cost_nanos, margin_nanos, told_counts
+from services.rules.usage import named
 
 GROUPINGS: Final = {
     "day": (N_("By day"), N_("Day"), [pb.REPORT_GROUP_DAY]),
@@ -29,11 +30,6 @@ GROUPINGS: Final = {
 ROWS_MOST: Final = 100
 # A call lists no more.
 ACCOUNTS_NAMED: Final = 1_000
-# What a file says of sums beside money.
-_COUNTS: Final = (
-    "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "calls", "uncosted_calls", "told_prompt_tokens",
-    "told_cached_tokens", "cache_write_tokens", "told_completion_tokens",
-)  # fmt: skip
 
 
 async def show(visit: Visit) -> Response:
@@ -145,7 +141,11 @@ def _file_row(row: pb.ReportRow) -> Row:
         "provider": text_cell(row.provider),
         "model": text_cell(row.model_name),
         "account": row.account_id,
-        **{name: getattr(sums, name) for name in _COUNTS},
+        "requests": sums.requests,
+        **named(sums.usage),
+        "calls": sums.calls,
+        "uncosted_calls": sums.uncosted_calls,
+        **told_counts(sums),
         # Unknown is empty.
         **{name: "" if nanos is None else format_usd(nanos) for name, nanos in money.items()},
     }

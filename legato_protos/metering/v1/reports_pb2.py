@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
+from legato_protos.type.v1 import usage_pb2 as legato_dot_type_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n legato/metering/v1/reports.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\xff\x01\n\x10GetReportRequest\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x06groups\x18\x03 \x03(\x0e\x32\x1f.legato.metering.v1.ReportGroup\x12\x12\n\naccount_id\x18\x04 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x05 \x01(\t\x12\x10\n\x08provider\x18\x06 \x01(\t\x12\x12\n\nmodel_name\x18\x07 \x01(\t\x12\x10\n\x08top_rows\x18\x08 \x01(\x05\"\xa0\x02\n\x11GetReportResponse\x12+\n\x04rows\x18\x01 \x03(\x0b\x32\x1d.legato.metering.v1.ReportRow\x12.\n\x06others\x18\x02 \x01(\x0b\x32\x1e.legato.metering.v1.ReportSums\x12\x12\n\nother_rows\x18\x03 \x01(\x05\x12-\n\x05total\x18\x04 \x01(\x0b\x32\x1e.legato.metering.v1.ReportSums\x12/\n\x0bsummed_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12:\n\x0boutstanding\x18\x06 \x01(\x0b\x32%.legato.metering.v1.OutstandingCredit\"\xae\x01\n\tReportRow\x12\'\n\x03\x64\x61y\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12\x10\n\x08provider\x18\x04 \x01(\t\x12\x12\n\nmodel_name\x18\x05 \x01(\t\x12,\n\x04sums\x18\x06 \x01(\x0b\x32\x1e.legato.metering.v1.ReportSums\"\x9e\x03\n\nReportSums\x12\x10\n\x08requests\x18\x01 \x01(\x03\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x15\n\rcached_tokens\x18\x03 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\x03\x12\x15\n\rcharged_nanos\x18\x05 \x01(\x03\x12\x12\n\nlost_nanos\x18\x06 \x01(\x03\x12\x15\n\rgranted_nanos\x18\x07 \x01(\x03\x12\x16\n\x0e\x61\x64justed_nanos\x18\x08 \x01(\x03\x12\x16\n\x0ereturned_nanos\x18\t \x01(\x03\x12\x14\n\x0c\x63osted_nanos\x18\n \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x0b \x01(\x03\x12\x1a\n\x12told_prompt_tokens\x18\x0c \x01(\x03\x12\x1a\n\x12told_cached_tokens\x18\r \x01(\x03\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x0e \x01(\x03\x12\x1e\n\x16told_completion_tokens\x18\x0f \x01(\x03\x12\x12\n\ncost_nanos\x18\x10 \x01(\x03\x12\x16\n\x0euncosted_calls\x18\x11 \x01(\x03\"\x95\x01\n\x11OutstandingCredit\x12\x12\n\nlive_holds\x18\x01 \x01(\x03\x12\x12\n\nheld_nanos\x18\x02 \x01(\x03\x12\x15\n\roverdue_holds\x18\x03 \x01(\x03\x12\x15\n\roverdue_nanos\x18\x04 \x01(\x03\x12\x16\n\x0eowing_accounts\x18\x05 \x01(\x03\x12\x12\n\nowed_nanos\x18\x06 \x01(\x03*\xa6\x01\n\x0bReportGroup\x12\x1c\n\x18REPORT_GROUP_UNSPECIFIED\x10\x00\x12\x14\n\x10REPORT_GROUP_DAY\x10\x01\x12\x16\n\x12REPORT_GROUP_CLASS\x10\x02\x12\x19\n\x15REPORT_GROUP_PROVIDER\x10\x03\x12\x16\n\x12REPORT_GROUP_MODEL\x10\x04\x12\x18\n\x14REPORT_GROUP_ACCOUNT\x10\x05\x32w\n\rReportService\x12\x66\n\tGetReport\x12$.legato.metering.v1.GetReportRequest\x1a%.legato.metering.v1.GetReportResponse\"\x0c\x8a\xb5\x18\x08\n\x02\x03\x05\x12\x02\x10\x01\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n legato/metering/v1/reports.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\x1a\x1alegato/type/v1/usage.proto\"\xff\x01\n\x10GetReportRequest\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x06groups\x18\x03 \x03(\x0e\x32\x1f.legato.metering.v1.ReportGroup\x12\x12\n\naccount_id\x18\x04 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x05 \x01(\t\x12\x10\n\x08provider\x18\x06 \x01(\t\x12\x12\n\nmodel_name\x18\x07 \x01(\t\x12\x10\n\x08top_rows\x18\x08 \x01(\x05\"\xa0\x02\n\x11GetReportResponse\x12+\n\x04rows\x18\x01 \x03(\x0b\x32\x1d.legato.metering.v1.ReportRow\x12.\n\x06others\x18\x02 \x01(\x0b\x32\x1e.legato.metering.v1.ReportSums\x12\x12\n\nother_rows\x18\x03 \x01(\x05\x12-\n\x05total\x18\x04 \x01(\x0b\x32\x1e.legato.metering.v1.ReportSums\x12/\n\x0bsummed_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12:\n\x0boutstanding\x18\x06 \x01(\x0b\x32%.legato.metering.v1.OutstandingCredit\"\xae\x01\n\tReportRow\x12\'\n\x03\x64\x61y\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12\x10\n\x08provider\x18\x04 \x01(\t\x12\x12\n\nmodel_name\x18\x05 \x01(\t\x12,\n\x04sums\x18\x06 \x01(\x0b\x32\x1e.legato.metering.v1.ReportSums\"\xce\x02\n\nReportSums\x12\x10\n\x08requests\x18\x01 \x01(\x03\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x15\n\rcharged_nanos\x18\x03 \x01(\x03\x12\x12\n\nlost_nanos\x18\x04 \x01(\x03\x12\x15\n\rgranted_nanos\x18\x05 \x01(\x03\x12\x16\n\x0e\x61\x64justed_nanos\x18\x06 \x01(\x03\x12\x16\n\x0ereturned_nanos\x18\x07 \x01(\x03\x12\x14\n\x0c\x63osted_nanos\x18\x08 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\t \x01(\x03\x12)\n\ntold_usage\x18\n \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x0b \x01(\x03\x12\x12\n\ncost_nanos\x18\x0c \x01(\x03\x12\x16\n\x0euncosted_calls\x18\r \x01(\x03\"\x95\x01\n\x11OutstandingCredit\x12\x12\n\nlive_holds\x18\x01 \x01(\x03\x12\x12\n\nheld_nanos\x18\x02 \x01(\x03\x12\x15\n\roverdue_holds\x18\x03 \x01(\x03\x12\x15\n\roverdue_nanos\x18\x04 \x01(\x03\x12\x16\n\x0eowing_accounts\x18\x05 \x01(\x03\x12\x12\n\nowed_nanos\x18\x06 \x01(\x03*\xa6\x01\n\x0bReportGroup\x12\x1c\n\x18REPORT_GROUP_UNSPECIFIED\x10\x00\x12\x14\n\x10REPORT_GROUP_DAY\x10\x01\x12\x16\n\x12REPORT_GROUP_CLASS\x10\x02\x12\x19\n\x15REPORT_GROUP_PROVIDER\x10\x03\x12\x16\n\x12REPORT_GROUP_MODEL\x10\x04\x12\x18\n\x14REPORT_GROUP_ACCOUNT\x10\x05\x32w\n\rReportService\x12\x66\n\tGetReport\x12$.legato.metering.v1.GetReportRequest\x1a%.legato.metering.v1.GetReportResponse\"\x0c\x8a\xb5\x18\x08\n\x02\x03\x05\x12\x02\x10\x01\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,18 +37,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\035legato/metering/v1;meteringv1'
   _globals['_REPORTSERVICE'].methods_by_name['GetReport']._loaded_options = None
   _globals['_REPORTSERVICE'].methods_by_name['GetReport']._serialized_options = b'\212\265\030\010\n\002\003\005\022\002\020\001'
-  _globals['_REPORTGROUP']._serialized_start=1421
-  _globals['_REPORTGROUP']._serialized_end=1587
-  _globals['_GETREPORTREQUEST']._serialized_start=126
-  _globals['_GETREPORTREQUEST']._serialized_end=381
-  _globals['_GETREPORTRESPONSE']._serialized_start=384
-  _globals['_GETREPORTRESPONSE']._serialized_end=672
-  _globals['_REPORTROW']._serialized_start=675
-  _globals['_REPORTROW']._serialized_end=849
-  _globals['_REPORTSUMS']._serialized_start=852
-  _globals['_REPORTSUMS']._serialized_end=1266
-  _globals['_OUTSTANDINGCREDIT']._serialized_start=1269
-  _globals['_OUTSTANDINGCREDIT']._serialized_end=1418
-  _globals['_REPORTSERVICE']._serialized_start=1589
-  _globals['_REPORTSERVICE']._serialized_end=1708
+  _globals['_REPORTGROUP']._serialized_start=1369
+  _globals['_REPORTGROUP']._serialized_end=1535
+  _globals['_GETREPORTREQUEST']._serialized_start=154
+  _globals['_GETREPORTREQUEST']._serialized_end=409
+  _globals['_GETREPORTRESPONSE']._serialized_start=412
+  _globals['_GETREPORTRESPONSE']._serialized_end=700
+  _globals['_REPORTROW']._serialized_start=703
+  _globals['_REPORTROW']._serialized_end=877
+  _globals['_REPORTSUMS']._serialized_start=880
+  _globals['_REPORTSUMS']._serialized_end=1214
+  _globals['_OUTSTANDINGCREDIT']._serialized_start=1217
+  _globals['_OUTSTANDINGCREDIT']._serialized_end=1366
+  _globals['_REPORTSERVICE']._serialized_start=1537
+  _globals['_REPORTSERVICE']._serialized_end=1656
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from legato_protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -184,9 +185,7 @@ class ReportSums(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUESTS_FIELD_NUMBER: _builtins.int
-    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
-    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
-    COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     CHARGED_NANOS_FIELD_NUMBER: _builtins.int
     LOST_NANOS_FIELD_NUMBER: _builtins.int
     GRANTED_NANOS_FIELD_NUMBER: _builtins.int
@@ -194,17 +193,11 @@ class ReportSums(_message.Message):
     RETURNED_NANOS_FIELD_NUMBER: _builtins.int
     COSTED_NANOS_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
-    TOLD_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
-    TOLD_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    TOLD_USAGE_FIELD_NUMBER: _builtins.int
     CACHE_WRITE_TOKENS_FIELD_NUMBER: _builtins.int
-    TOLD_COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     COST_NANOS_FIELD_NUMBER: _builtins.int
     UNCOSTED_CALLS_FIELD_NUMBER: _builtins.int
     requests: _builtins.int
-    prompt_tokens: _builtins.int
-    """What was charged for."""
-    cached_tokens: _builtins.int
-    completion_tokens: _builtins.int
     charged_nanos: _builtins.int
     """What customers paid for it."""
     lost_nanos: _builtins.int
@@ -218,20 +211,21 @@ class ReportSums(_message.Message):
     """Of what was charged, the part whose cost is known."""
     calls: _builtins.int
     """The calls to models that are known, by their providers' own counts."""
-    told_prompt_tokens: _builtins.int
-    told_cached_tokens: _builtins.int
     cache_write_tokens: _builtins.int
-    told_completion_tokens: _builtins.int
     cost_nanos: _builtins.int
     """What providers charge for the calls whose cost is known, and the number of the others."""
     uncosted_calls: _builtins.int
+    @_builtins.property
+    def usage(self) -> _usage_pb2.Usage:
+        """What was charged for."""
+
+    @_builtins.property
+    def told_usage(self) -> _usage_pb2.Usage: ...
     def __init__(
         self,
         *,
         requests: _builtins.int = ...,
-        prompt_tokens: _builtins.int = ...,
-        cached_tokens: _builtins.int = ...,
-        completion_tokens: _builtins.int = ...,
+        usage: _usage_pb2.Usage | None = ...,
         charged_nanos: _builtins.int = ...,
         lost_nanos: _builtins.int = ...,
         granted_nanos: _builtins.int = ...,
@@ -239,16 +233,14 @@ class ReportSums(_message.Message):
         returned_nanos: _builtins.int = ...,
         costed_nanos: _builtins.int = ...,
         calls: _builtins.int = ...,
-        told_prompt_tokens: _builtins.int = ...,
-        told_cached_tokens: _builtins.int = ...,
+        told_usage: _usage_pb2.Usage | None = ...,
         cache_write_tokens: _builtins.int = ...,
-        told_completion_tokens: _builtins.int = ...,
         cost_nanos: _builtins.int = ...,
         uncosted_calls: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["told_usage", b"told_usage", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_nanos", b"adjusted_nanos", "cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "calls", b"calls", "charged_nanos", b"charged_nanos", "completion_tokens", b"completion_tokens", "cost_nanos", b"cost_nanos", "costed_nanos", b"costed_nanos", "granted_nanos", b"granted_nanos", "lost_nanos", b"lost_nanos", "prompt_tokens", b"prompt_tokens", "requests", b"requests", "returned_nanos", b"returned_nanos", "told_cached_tokens", b"told_cached_tokens", "told_completion_tokens", b"told_completion_tokens", "told_prompt_tokens", b"told_prompt_tokens", "uncosted_calls", b"uncosted_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_nanos", b"adjusted_nanos", "cache_write_tokens", b"cache_write_tokens", "calls", b"calls", "charged_nanos", b"charged_nanos", "cost_nanos", b"cost_nanos", "costed_nanos", b"costed_nanos", "granted_nanos", b"granted_nanos", "lost_nanos", b"lost_nanos", "requests", b"requests", "returned_nanos", b"returned_nanos", "told_usage", b"told_usage", "uncosted_calls", b"uncosted_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

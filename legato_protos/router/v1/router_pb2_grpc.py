@@ -49,6 +49,11 @@ class RouterServiceStub:
                 request_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.CountTokens = channel.unary_unary(
+                '/legato.router.v1.RouterService/CountTokens',
+                request_serializer=legato_dot_router_dot_v1_dot_router__pb2.CountTokensRequest.SerializeToString,
+                response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.CountTokensResponse.FromString,
+                _registered_method=True)
 
 
 class RouterServiceServicer:
@@ -74,6 +79,13 @@ class RouterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CountTokens(self, request, context):
+        """Counts the prompt of a chat, which is sent to no model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -91,6 +103,11 @@ def add_RouterServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListModelsRequest.FromString,
                     response_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'CountTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountTokens,
+                    request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.CountTokensRequest.FromString,
+                    response_serializer=legato_dot_router_dot_v1_dot_router__pb2.CountTokensResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -174,6 +191,33 @@ class RouterService:
             '/legato.router.v1.RouterService/ListModels',
             legato_dot_router_dot_v1_dot_router__pb2.ListModelsRequest.SerializeToString,
             legato_dot_router_dot_v1_dot_router__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.RouterService/CountTokens',
+            legato_dot_router_dot_v1_dot_router__pb2.CountTokensRequest.SerializeToString,
+            legato_dot_router_dot_v1_dot_router__pb2.CountTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

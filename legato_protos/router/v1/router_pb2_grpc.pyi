@@ -36,6 +36,8 @@ class RouterServiceStub:
     Exchange: _grpc.StreamStreamMultiCallable[_router_pb2.ExchangeRequest, _router_pb2.ExchangeResponse]
     """Many chats at once: items whose method is "Chat"."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListModelsRequest, _router_pb2.ListModelsResponse]
+    CountTokens: _grpc.UnaryUnaryMultiCallable[_router_pb2.CountTokensRequest, _router_pb2.CountTokensResponse]
+    """Counts the prompt of a chat, which is sent to no model."""
 
 @_typing.type_check_only
 class RouterServiceAsyncStub(RouterServiceStub):
@@ -45,6 +47,8 @@ class RouterServiceAsyncStub(RouterServiceStub):
     Exchange: _aio.StreamStreamMultiCallable[_router_pb2.ExchangeRequest, _router_pb2.ExchangeResponse]  # type: ignore[assignment]
     """Many chats at once: items whose method is "Chat"."""
     ListModels: _aio.UnaryUnaryMultiCallable[_router_pb2.ListModelsRequest, _router_pb2.ListModelsResponse]  # type: ignore[assignment]
+    CountTokens: _aio.UnaryUnaryMultiCallable[_router_pb2.CountTokensRequest, _router_pb2.CountTokensResponse]  # type: ignore[assignment]
+    """Counts the prompt of a chat, which is sent to no model."""
 
 class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -69,6 +73,14 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _router_pb2.ListModelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_router_pb2.ListModelsResponse, _abc.Awaitable[_router_pb2.ListModelsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CountTokens(
+        self,
+        request: _router_pb2.CountTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.CountTokensResponse, _abc.Awaitable[_router_pb2.CountTokensResponse]]:
+        """Counts the prompt of a chat, which is sent to no model."""
 
 def add_RouterServiceServicer_to_server(servicer: RouterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

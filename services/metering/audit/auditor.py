@@ -19,7 +19,6 @@ from services.metering.audit.closed_months import find_chain_violations
 from services.metering.audit.store import checks, owed_checks
 from services.metering.audit.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.audit.store.entry_sums import screen_entries
-from services.metering.audit.store.model_checks import days_against_ledger, models_against_holds, recent_scope
 from services.metering.audit.store.screening import (
     CREDIT_ROWS,
     SUSPECT_ROWS,
@@ -27,6 +26,7 @@ from services.metering.audit.store.screening import (
     forced_index_lookups,
     portions,
 )
+from services.metering.audit.store.statistics_check import recent_scope, wrong_days
 from services.metering.credit.store.balances import HoldCounts, count_holds
 from services.metering.store import Connection
 
@@ -57,10 +57,9 @@ CHECKS: Final[tuple[tuple[Callable[[BookRows], Any], str], ...]] = (
     (checks.spends_against_usage, "account {0}, key {1!r}: what its spend limits count differs from its usage"),
     (checks.wrong_costs, "request {0}: booked at {1} nanos, its tokens cost {2}"),
 )
-# Of the sums by model, in the words of a dialect: they are no account's own rows, and belong to the full audit alone.
-MODEL_CHECKS: Final = (
-    (days_against_ledger, "sums of day {0}, account {1}, class {2!r}: differ from its entries"),
-    (models_against_holds, "sums of account {0}, class {1}, provider {2}, model {3}: differ from its requests"),
+# Statistics are no account's own rows, and belong to the full audit alone.
+WRONG_DAY: Final = (
+    "sums of day {0}, account {1}, class {2!r}, provider {3!r}, model {4!r}: differ from its entries and requests"
 )
 # Those that decide on each request by itself.
 _OF_REQUESTS: Final = frozenset(
@@ -111,11 +110,10 @@ def find_violations(connection: Connection, *, only_recent_sums: bool = False) -
     checks.expect_full_tables(connection)
     scope = checks.read_scope(connection)
     summed = recent_scope(connection, scope) if only_recent_sums else scope
-    of_models = [(check(connection.dialect.name), line) for check, line in MODEL_CHECKS]
     found = chain(
         find_chain_violations(connection),
         _open_violations(connection, scope),
-        _violations(connection, of_models, summed.parameters),
+        (WRONG_DAY.format(*wrong) for wrong in wrong_days(connection, summed.parameters)),
     )
     return list(islice(found, LINES_MOST))
 

@@ -12,7 +12,7 @@ from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.sentence import Sentence
 from services.chassis.sentence_messages import to_sentence_message
 from services.metering.credit.model_calls import ModelCall, encode_calls
-from services.metering.credit.prices import Price, Prices, Usage
+from services.metering.credit.prices import Price, Prices
 from services.metering.credit.records import (
     COMMAND_LINE,
     LONGEST_MS,
@@ -35,6 +35,7 @@ from services.metering.credit.records import (
 )
 from services.metering.messages import ID, LARGEST_TOKENS, check_ids, check_tokens, checked_id, checked_limit, invalid
 from services.rules.model_classes import CLASSES
+from services.rules.usage import Usage, counts_of, named, usage_of, with_bounded_parts
 
 LONGEST_ROUTES_VERSION: Final = 64
 # Of a provider or a model.
@@ -158,11 +159,7 @@ def from_unmatched(settle: Settle, prices: Prices, now_us: int) -> pb.UnmatchedS
         account_id=settle.account_id,
         key_id=settle.key_id,
         class_id=settle.class_id,
-        usage=usage_pb2.Usage(
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-        ),
+        usage=usage_pb2.Usage(**named(usage)),
         cost_nanos=0 if price is None else price.cost_nanos(usage),
     )
 
@@ -177,16 +174,13 @@ def to_missing_hold(settle: Settle) -> Reserve:
 
 def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
     """Counts that are too large are cut, too."""
-    usage, cost_nanos = given.usage, given.cost_nanos
-    prompt_tokens = _bounded(usage.prompt_tokens, LARGEST_TOKENS)
+    usage = with_bounded_parts(Usage(*(_bounded(count, LARGEST_TOKENS) for count in counts_of(given.usage))))
     return ModelCall(
         provider=given.provider[:LONGEST_NAME],
         model_name=given.model_name[:LONGEST_NAME],
-        prompt_tokens=prompt_tokens,
-        cached_tokens=_bounded(usage.cached_tokens, prompt_tokens),
-        cache_write_tokens=_bounded(given.cache_write_tokens, prompt_tokens),
-        completion_tokens=_bounded(usage.completion_tokens, LARGEST_TOKENS),
-        cost_nanos=_bounded(cost_nanos, LARGEST_BOOKING_NANOS) if given.HasField("cost_nanos") else None,
+        usage=usage,
+        cache_write_tokens=_bounded(given.cache_write_tokens, usage.prompt_tokens),
+        cost_nanos=_bounded(given.cost_nanos, LARGEST_BOOKING_NANOS) if given.HasField("cost_nanos") else None,
     )
 
 
@@ -255,10 +249,10 @@ def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
 
 
 def _usage(given: usage_pb2.Usage) -> Usage:
-    prompt_tokens, cached_tokens, completion_tokens = given.prompt_tokens, given.cached_tokens, given.completion_tokens
-    check_tokens(prompt_tokens, cached_tokens, completion_tokens)
-    # Clamped to the prompt's tokens, whatever a provider says. A refused settlement would be retried forever.
-    return Usage(prompt_tokens, min(cached_tokens, prompt_tokens), completion_tokens)
+    usage = usage_of(given)
+    check_tokens(*counts_of(usage))
+    # Clamped to the whole, whatever a provider says. A refused settlement would be retried forever.
+    return with_bounded_parts(usage)
 
 
 def _end(given: "pb.End.ValueType") -> End:

@@ -17,15 +17,6 @@ from services.chassis.settings import SettingsError
 from services.rules.cost import cost_nanos
 from services.rules.model_classes import CLASSES
 
-
-class Usage(msgspec.Struct, frozen=True):
-    """Token counts of a request; cached tokens are included in the prompt's."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-
-
 # A million dollars: above it, a request's cost might overflow the database's integers.
 LARGEST_PRICE_NANOS: Final = 10**15
 

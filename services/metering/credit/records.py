@@ -5,7 +5,8 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 import msgspec
 
 from services.chassis.sentence import Sentence
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
+from services.rules.usage import Usage, usage_of
 
 State = Literal["held", "settled", "void", "swept"]
 Kind = Literal["grant", "adjustment", "charge", "late_charge", "loss"]
@@ -89,7 +90,7 @@ class Hold(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> Usage:
-        return Usage(self.prompt_tokens, self.cached_tokens, self.completion_tokens)
+        return usage_of(self)
 
     @property
     def booked_nanos(self) -> int:

@@ -14,13 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from services.metering.credit.calendar import CalendarMonth, month_of
-from services.metering.credit.ledger.closings import EntriesDigest
+from services.metering.credit.ledger.closings import LAST_OF_FIRST, EntriesDigest
 from services.metering.credit.store.closings import LEDGER_COLUMNS
 
 # Fast, and within some percent of the smallest.
 LEVEL: Final = 6
 LINES_AT_ONCE: Final = 1_000
 _RECORDED: Final = LEDGER_COLUMNS.index("recorded_at_us")
+_LENGTHS: Final = (LEDGER_COLUMNS.index(LAST_OF_FIRST) + 1, len(LEDGER_COLUMNS))
 
 
 class ArchiveWrong(Exception):
@@ -93,4 +94,4 @@ def _read_rows(file: Path) -> Iterator[list[Any]]:
 
 
 def _is_entry(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == len(LEDGER_COLUMNS) and isinstance(row[_RECORDED], int)
+    return isinstance(row, list) and len(row) in _LENGTHS and isinstance(row[_RECORDED], int)

@@ -10,14 +10,12 @@ import msgspec
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
-from services.metering.reports.chat_times import Measure, Percentiles, percentiles_of
-from services.metering.reports.local_days import UTC_DAYS, require_hours
-from services.metering.reports.store.chat_times import read_recent_times, read_times, spans_of
-from services.metering.reports.store.failures import read_failures
-from services.metering.reports.store.key_totals import KeyTotals
-from services.metering.reports.store.model_days import read_reported_id
-from services.metering.reports.store.usage import UsageReportQuery, read_usage
-from services.metering.reports.usage import ROWS_MOST
+from services.metering.reports.additions import Addition, Counts
+from services.metering.reports.chat_times import Percentiles, percentiles_of
+from services.metering.reports.local_days import require_hours
+from services.metering.reports.spans import starts_of
+from services.metering.reports.store.account_days import read_failed, read_key_costs, read_outcomes, read_requests
+from services.metering.reports.store.entries import read_recent
 from services.metering.store import Connection
 
 KEYS_MOST: Final = 20
@@ -73,26 +71,16 @@ class OutcomesReport(msgspec.Struct, frozen=True):
     keys: list[ChatOutcomes]
 
 
-class _Counts:
-    """The counts of one group."""
+class _Chats(Counts):
+    """The counts of one group, as a report has them."""
 
-    def __init__(self) -> None:
-        self.charged_requests = 0
-        self.times: defaultdict[Measure, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-        self.failures: Counter[tuple[str, bool]] = Counter()
-
-    def told(self, **group: Any) -> ChatOutcomes:
-        failed: Counter[str] = Counter()
-        for (reason, _), chats in self.failures.items():
-            failed[reason] += chats
+    def report(self, **group: Any) -> ChatOutcomes:
+        failures = sorted(self.failures.items(), key=lambda item: (-item[1][0], item[0]))
         return ChatOutcomes(
-            self.charged_requests,
+            self.sums["requests"],
             percentiles_of(self.times["first_token"]),
             percentiles_of(self.times["duration"]),
-            [
-                FailedChats(reason, chats, self.failures[reason, True])
-                for reason, chats in sorted(failed.items(), key=lambda item: (-item[1], item[0]))
-            ],
+            [FailedChats(reason, chats, cut) for reason, (chats, cut) in failures],
             **group,
         )
 
@@ -101,89 +89,77 @@ class _Groups:
     """The counts of all groups of a report."""
 
     def __init__(self) -> None:
-        self.total = _Counts()
-        self.by_part: defaultdict[int, _Counts] = defaultdict(_Counts)
-        self.by_class: defaultdict[str, _Counts] = defaultdict(_Counts)
-        self.by_key: defaultdict[str, _Counts] = defaultdict(_Counts)
+        self.total = _Chats()
+        self.by_part: defaultdict[int, _Chats] = defaultdict(_Chats)
+        self.by_class: defaultdict[str, _Chats] = defaultdict(_Chats)
+        self.by_key: defaultdict[str, _Chats] = defaultdict(_Chats)
 
-    def of(self, part_us: int, class_id: str) -> tuple[_Counts, ...]:
+    def of(self, part_us: int, class_id: str) -> tuple[_Chats, ...]:
         return self.total, self.by_part[part_us], self.by_class[class_id]
 
 
-def report_outcomes(connection: Connection, query: OutcomesQuery, totals: KeyTotals) -> OutcomesReport:
+def report_outcomes(connection: Connection, query: OutcomesQuery) -> OutcomesReport:
     """Reads one snapshot."""
     for part in query.parts:
         require_hours(*part)
         if part[0] == part[1]:
             raise LegatoError(Reason.REQUEST_INVALID, Sentence("parts_order"), param="start_times")
+    recent = [
+        each
+        for each in read_recent(connection, RECENT_MOST, query.account_id) or ()
+        if query.start_us <= each.at_us < query.end_us and (not query.key_ids or each.group.key_id in query.key_ids)
+    ]
     groups = _Groups()
-    _count_failures(connection, query, groups)
-    key_ids = _count_charged(connection, query, groups, totals)
-    _count_times(connection, query, groups, key_ids)
-    _count_recent_times(connection, query, groups)
+    _count_parts(connection, query, groups, recent)
+    key_ids = _count_keys(connection, query, groups, recent)
     return OutcomesReport(
-        groups.total.told(),
-        [counts.told(started_at_us=part_us) for part_us, counts in sorted(groups.by_part.items())],
-        [counts.told(class_id=class_id) for class_id, counts in sorted(groups.by_class.items())],
-        [groups.by_key[key_id].told(key_id=key_id) for key_id in key_ids],
+        groups.total.report(),
+        [counts.report(started_at_us=part_us) for part_us, counts in sorted(groups.by_part.items())],
+        [counts.report(class_id=class_id) for class_id, counts in sorted(groups.by_class.items())],
+        [groups.by_key[key_id].report(key_id=key_id) for key_id in key_ids],
     )
 
 
-def _count_failures(connection: Connection, query: OutcomesQuery, groups: _Groups) -> None:
-    found = read_failures(connection, query.account_id, query.parts, query.key_ids)
-    for part_us, rows in zip(query.starts_us, found, strict=True):
-        for key_id, class_id, reason, is_cut, chats in rows:
-            for counts in (*groups.of(part_us, class_id), groups.by_key[key_id]):
-                counts.failures[reason, bool(is_cut)] += chats
-
-
-def _count_charged(connection: Connection, query: OutcomesQuery, groups: _Groups, totals: KeyTotals) -> list[str]:
-    """Returns the keys to tell apart: those that failed most often, then those with the highest costs."""
-    for part in query.parts:
-        usage = UsageReportQuery(
-            query.account_id, *part, bucket_us=0, group_by_key=False, group_by_class=True, key_ids=query.key_ids
-        )
-        for _, _, class_id, requests, *_ in read_usage(connection, usage, UTC_DAYS.offsets, ROWS_MOST):
-            for counts in groups.of(part[0], class_id):
-                counts.charged_requests += requests
-    by_key = totals.read(connection, query.account_id, query.start_us, query.end_us)
-    used = by_key.keys() & query.key_ids if query.key_ids else by_key.keys()
-    failed = {key_id: counts.failures.total() for key_id, counts in groups.by_key.items()}
-    costs = {key_id: by_key[key_id].cost_nanos for key_id in used}
-    ranked = sorted(failed.keys() | used, key=lambda key_id: (-failed.get(key_id, 0), -costs.get(key_id, 0), key_id))[
-        :KEYS_MOST
-    ]
-    for key_id in ranked:
-        if key_id in used:
-            groups.by_key[key_id].charged_requests = by_key[key_id].requests
-    return ranked
-
-
-def _count_times(connection: Connection, query: OutcomesQuery, groups: _Groups, key_ids: Sequence[str]) -> None:
-    account_id = query.account_id
-    spans = [(part[0], span) for part in query.parts for span in spans_of(*part)]
-    times = read_times(connection, account_id, [span for _, span in spans], query.key_ids)
+def _count_parts(connection: Connection, query: OutcomesQuery, groups: _Groups, recent: Sequence[Addition]) -> None:
     # There are many rows, and each belongs to several groups.
-    together: defaultdict[tuple[int, str, Measure], defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for (part_us, _), rows in zip(spans, times, strict=True):
-        for _, class_id, measure, chats in rows:
-            _add(together[part_us, class_id, measure], chats)
-    for (part_us, class_id, measure), chats in together.items():
-        for counts in groups.of(part_us, class_id):
-            _add(counts.times[measure], chats)
-    if key_ids:
-        for rows in read_times(connection, account_id, spans_of(query.start_us, query.end_us), key_ids):
-            for key_id, _, measure, chats in rows:
-                _add(groups.by_key[key_id].times[measure], chats)
+    together: defaultdict[tuple[int, str], _Chats] = defaultdict(_Chats)
+    chosen = query.account_id, starts_of(query.parts), query.key_ids
+    for start_us, class_id, requests in read_requests(connection, *chosen):
+        together[query.part_of(start_us), class_id].sums["requests"] += requests
+    for row in read_outcomes(connection, *chosen):
+        together[query.part_of(row.start_us), row.class_id].add_outcomes(row.outcomes)
+    for addition in recent:
+        together[query.part_of(addition.at_us), addition.group.class_id].add(addition)
+    for (part_us, class_id), added in together.items():
+        # Grants and losses are no requests.
+        if added.sums["requests"] or added.has_outcomes:
+            for counts in groups.of(part_us, class_id):
+                counts.add_counts(added)
 
 
-def _count_recent_times(connection: Connection, query: OutcomesQuery, groups: _Groups) -> None:
-    for chat in read_recent_times(connection, query.account_id, read_reported_id(connection), RECENT_MOST):
-        if query.start_us <= chat.hour_us < query.end_us and (not query.key_ids or chat.key_id in query.key_ids):
-            for counts in (*groups.of(query.part_of(chat.hour_us), chat.class_id), groups.by_key[chat.key_id]):
-                counts.times[chat.measure][chat.bucket] += 1
-
-
-def _add(times: defaultdict[int, int], chats_by_bucket: dict[int, int]) -> None:
-    for bucket, chats in chats_by_bucket.items():
-        times[bucket] += chats
+def _count_keys(connection: Connection, query: OutcomesQuery, groups: _Groups, recent: Sequence[Addition]) -> list[str]:
+    """Returns the keys to tell apart: those that failed most often, then those with the highest costs."""
+    starts, by_key = starts_of([(query.start_us, query.end_us)]), groups.by_key
+    requests, costs, failed = Counter[str](), Counter[str](), Counter[str]()
+    for key_id, charged, charged_nanos in read_key_costs(connection, query.account_id, starts):
+        requests[key_id] += charged
+        costs[key_id] += charged_nanos
+    for row in read_failed(connection, query.account_id, starts):
+        counts = Counts()
+        counts.add_outcomes(row.outcomes)
+        failed[row.key_id] += counts.failed
+    for addition in recent:
+        requests[addition.group.key_id] += addition.sums.get("requests", 0)
+        costs[addition.group.key_id] += addition.sums.get("charged_nanos", 0)
+    # Grants have no key.
+    used = (+requests | +failed).keys() - {""}
+    if query.key_ids:
+        used &= set(query.key_ids)
+    ranked = sorted(used, key=lambda key_id: (-failed[key_id], -costs[key_id], key_id))[:KEYS_MOST]
+    for row in read_outcomes(connection, query.account_id, starts, ranked) if ranked else ():
+        by_key[row.key_id].add_outcomes(row.outcomes)
+    for addition in recent:
+        by_key[addition.group.key_id].add(addition)
+    for key_id in ranked:
+        by_key[key_id].sums["requests"] = requests[key_id]
+    return ranked

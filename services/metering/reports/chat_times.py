@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 Measure = Literal["first_token", "duration"]
+MEASURES: Final[tuple[Measure, ...]] = get_args(Measure)
 
 # Each bucket ends at this many times its start. The middle of a bucket is at most 4.5 % from all times in it.
 _BUCKETS_OF_TWICE: Final = 8

@@ -1,4 +1,4 @@
-"""Keeps the sums of the ledger by model up to date, beside the chats."""
+"""Keeps the statistics of the ledger up to date, beside the chats."""
 
 import asyncio
 from typing import Final
@@ -7,7 +7,7 @@ from services.chassis.database.database import Database
 from services.chassis.database.portions import PAUSE_S
 from services.chassis.process.passes import run_passes
 from services.chassis.telemetry.log import Log
-from services.metering.reports.store.model_days import PORTION_MOST, SETTLED_AFTER_US, sum_up_portion
+from services.metering.reports.store.days import PORTION_MOST, SETTLED_AFTER_US, sum_up_portion
 
 INTERVAL_S: Final = 60.0
 

@@ -32,7 +32,6 @@ from services.metering.messages import checked_id, checked_request_id
 from services.metering.reports.messages import usage as reports
 from services.metering.reports.messages.chat_outcomes import to_failures
 from services.metering.reports.store.failures import add_failures
-from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import read_recent_cost
 from services.metering.reports.usage import report_usage
 from services.rules.cost import least_hold_nanos
@@ -66,7 +65,6 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         self._limiter = limiter
         self._default_limits = default_limits
         self._unpaid_prompts = unpaid_prompts
-        self.key_totals = KeyTotals()
         # No administrative methods here.
         self._exchange = ExchangeServer(
             SERVICE,
@@ -187,7 +185,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
         query = reports.to_usage_query(request)
-        rows, other_keys = await self._database.read(report_usage, query, self.key_totals)
+        rows, other_keys = await self._database.read(report_usage, query)
         return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows), other_keys=other_keys)
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:

@@ -336,14 +336,11 @@ class Relay:
         )
 
     def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
-        """Returns the provider's usage, with our own count where the provider's is missing or zero: neither a prompt
-        nor the output passed on is empty."""
-        prompt_tokens, completion_tokens, cached_tokens = self._prompt_tokens, self.output_tokens, 0
-        if usage is not None:
-            prompt_tokens = usage.prompt_tokens or prompt_tokens
-            completion_tokens = usage.completion_tokens or completion_tokens
-            cached_tokens = min(usage.cached_tokens or 0, prompt_tokens)
-        return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
+        """Returns the provider's usage, with our own count where the provider's is missing or zero."""
+        prompt_tokens, completion_tokens = self._prompt_tokens, self.output_tokens
+        if usage is None:
+            return Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+        return usage.charged(prompt_tokens, completion_tokens)
 
 
 def _keep_and_send(transcript: Transcript, send: Callable[[bytes], None]) -> Callable[[bytes], None]:

@@ -155,12 +155,7 @@ class Continuation:
         if told is None or not told.prompt_tokens or not told.completion_tokens:
             usage = Usage(prompt_tokens=upstream.plan.prompt.tokens, completion_tokens=output_tokens)
             return usage, told, USAGE_SOURCE_COUNTED
-        usage = Usage(
-            prompt_tokens=told.prompt_tokens,
-            cached_tokens=min(told.cached_tokens or 0, told.prompt_tokens),
-            completion_tokens=told.completion_tokens,
-        )
-        return usage, told, USAGE_SOURCE_PROVIDER
+        return told.charged(told.prompt_tokens, told.completion_tokens), told, USAGE_SOURCE_PROVIDER
 
     def _chat(self, left_tokens: int) -> ChatOpen:
         chat = with_max_tokens(self.chat, left_tokens)

@@ -18,6 +18,7 @@ from services.router.chat.running_chat import ChatParts, RunningChat
 from services.router.grounding.grounding import Grounding
 from services.router.models.states import ModelStates
 from services.router.prompts import tokens
+from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE
 from services.router.providers.base import ProviderError
 
@@ -83,6 +84,16 @@ class Completions:
         if self._grounding is not None:
             response.MergeFrom(await self._grounding.preview(chat, prompt, targets))
         return response
+
+    async def count_tokens(self, chat: ChatOpen) -> int:
+        """Returns the tokens of a prompt as the first model of its class usually counts; nothing is sent."""
+        class_id = class_of(chat)
+        opened = OpenedChat(chat, self._prompt_memory)
+        with opened.memory:
+            prompt = await opened.compose(self.model_states.routes.characters[class_id])
+        counted = CountedPrompt(prompt.tokens, bool(prompt.tools.json), chat.account_id)
+        ratios = self.model_states.by_class[class_id].all[0].calibration.ratios(counted)
+        return prompt.tokens if ratios is None else round(ratios.middle * prompt.tokens)
 
     async def drain(self) -> None:
         """Waits until no chat is running."""

@@ -57,6 +57,9 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         auto = pb.Model(model_id=AUTO, create_time=CREATE_TIME, owner=OWNER)
         return pb.ListModelsResponse(models=[auto, *map(self._to_model, CLASSES)])
 
+    async def CountTokens(self, request: pb.CountTokensRequest, context: Context) -> pb.CountTokensResponse:
+        return pb.CountTokensResponse(tokens=await self._completions.count_tokens(request.chat))
+
     def _to_model(self, class_id: str) -> pb.Model:
         states = self._completions.model_states
         models = states.by_class[class_id].all

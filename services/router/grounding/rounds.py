@@ -7,7 +7,7 @@ shown; text is streamed to the client. Usage is the sum over the rounds.
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from legato_protos.router.v1.router_pb2 import ChatOpen, Finished
 from legato_protos.type.v1.model_call_pb2 import ModelCall
@@ -28,6 +28,7 @@ from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.base import Piece, ProviderUsage, as_count
 from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
+from services.rules.usage import COLUMNS, PART_OF
 
 # Separates the texts of two rounds.
 BETWEEN_TEXTS: Final = "\n\n"
@@ -68,12 +69,9 @@ class _Round:
 
     def finished(self, prompt_tokens: int, output_tokens: int) -> Finished:
         """Returns how this round ended, for the model's health; with our own counts if the provider sent none."""
-        cached_tokens = 0
+        usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens)
         if self.usage is not None:
-            prompt_tokens = self.usage.prompt_tokens or prompt_tokens
-            output_tokens = self.usage.completion_tokens or output_tokens
-            cached_tokens = min(self.usage.cached_tokens or 0, prompt_tokens)
-        usage = Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=output_tokens)
+            usage = self.usage.charged(prompt_tokens, output_tokens)
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
     def report(self, said: ProviderUsage | None, usage: ProviderUsage | None) -> None:
@@ -235,16 +233,16 @@ class Rounds:
 
 
 def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:
-    """Sums the usage over rounds; a count missing in one round is missing in the sum."""
+    """Sums the usage over rounds; a count missing in one round is missing in the sum, but for parts."""
     told = [usage for usage in usages if usage is not None]
     if len(told) < len(usages):
         return None
-    cached_tokens = as_count(sum(usage.cached_tokens or 0 for usage in told))
-    sums = [
-        None if None in counts else as_count(sum(count or 0 for count in counts))
-        for counts in zip(*((usage.prompt_tokens, usage.completion_tokens) for usage in told), strict=True)
-    ]
-    return ProviderUsage(sums[0], sums[1], cached_tokens)
+    sums: dict[str, Any] = {}
+    for name in COLUMNS:
+        counts = [getattr(usage, name) for usage in told]
+        is_known = name in PART_OF or None not in counts
+        sums[name] = as_count(sum(count or 0 for count in counts)) if is_known else None
+    return ProviderUsage(**sums)
 
 
 def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list[str], *, may_search: bool) -> Prompt:

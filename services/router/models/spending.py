@@ -7,6 +7,8 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.models.call_result import CallObserver, CallPlan, CallResult
 from services.router.providers.base import ProviderUsage
 from services.router.routes.target import ProviderCost, Target
+from services.rules import usage
+from services.rules.usage import COLUMNS, PART_OF, message_of, named, with_bounded_parts
 
 # The prices of a provider; those of the prompt but the first concern its cache.
 KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
@@ -55,12 +57,10 @@ def describe_call(
 
 def _as_said(said: ProviderUsage, counted: Usage) -> Usage:
     """Returns what the provider reported, with our own counts where it reported none."""
-    prompt_tokens = counted.prompt_tokens if said.prompt_tokens is None else said.prompt_tokens
-    return Usage(
-        prompt_tokens=prompt_tokens,
-        cached_tokens=min(said.cached_tokens or 0, prompt_tokens),
-        completion_tokens=counted.completion_tokens if said.completion_tokens is None else said.completion_tokens,
-    )
+    # Of a part that is not reported there is nothing.
+    counts = {name: 0 if name in PART_OF else count for name, count in named(counted).items()}
+    counts |= {name: count for name in COLUMNS if (count := getattr(said, name)) is not None}
+    return message_of(with_bounded_parts(usage.Usage(**counts)))
 
 
 def _cost_nanos(cost: ProviderCost, counted: Usage, told: ProviderUsage | None) -> int:

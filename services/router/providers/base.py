@@ -10,12 +10,14 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
+from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
 from services.router.providers.abilities import UNKNOWN, Abilities
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
 from services.router.schema.tools import ToolCallFragment, Tools
+from services.rules.usage import COLUMNS, Usage, message_of, with_bounded_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,14 @@ class ProviderUsage:
     # Of traced calls: the tokens of reasoning among those of the answer, and the model that answered.
     reasoning_tokens: int | None = None
     model_name: str = ""
+
+    def charged(self, prompt_tokens: int, completion_tokens: int) -> usage_pb2.Usage:
+        """Returns what is charged, with our own counts where the provider's are missing or zero: neither a prompt nor
+        an output is empty. A part has no more tokens than the whole."""
+        counts = {name: getattr(self, name) or 0 for name in COLUMNS}
+        counts["prompt_tokens"] = self.prompt_tokens or prompt_tokens
+        counts["completion_tokens"] = self.completion_tokens or completion_tokens
+        return message_of(with_bounded_parts(Usage(**counts)))
 
 
 @dataclass(slots=True, repr=False)

@@ -13,9 +13,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final, get_args
 
-from services.metering.credit.prices import Price, Usage, read_prices
+from services.metering.credit.prices import Price, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
+from services.rules.usage import Usage
 from tests.campaigns.callers.caller import FINISHED, Leaving, Plan, run
 from tests.campaigns.faults.books.ledger import Account, LedgerReader, first_request_id
 from tests.campaigns.faults.chat import PROVIDER_HIDDEN_TOKENS, PROVIDER_PROMPT_TOKENS, Tokens

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import aiohttp
 
-from services.metering.credit.prices import Price, Usage, read_prices
+from services.metering.credit.prices import Price, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from services.router.prompts.tokens import count
+from services.rules.usage import Usage
 from tests.campaigns.faults.books.ledger import Account, LedgerReader, first_request_id
 from tests.campaigns.faults.chat import Tokens
 from tests.campaigns.faults.client import TAG

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from services.metering.credit.prices import Usage, read_prices
+from services.metering.credit.prices import read_prices
 from services.metering.credit.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from services.router.prompts.tokens import count
+from services.rules.usage import Usage
 from tests.campaigns.continuations.campaign import CREDIT_NANOS, Chat, judge, run_campaign
 from tests.campaigns.faults.books.ledger import Account
 from tests.campaigns.faults.chat import Tokens

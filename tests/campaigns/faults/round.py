@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from services.metering.credit.ledger.spend import PERIODS
-from services.metering.credit.prices import Price, Usage, read_prices
+from services.metering.credit.prices import Price, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
+from services.rules.usage import Usage
 from tests.campaigns.faults.books.card_payments import judge_owed
 from tests.campaigns.faults.books.judge import Circumstances, Kind, Violation, judge
 from tests.campaigns.faults.books.ledger import Account, first_request_id

@@ -1,5 +1,6 @@
 """Chats that are refused before a task is created for them."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -120,3 +121,19 @@ async def test_during_maintenance_no_chat_is_refused_for_saturation(harness: Aut
     on = pb.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
     harness.principals.maintenance.update(pb.WatchResponse(epoch=10**6, maintenance=on))
     assert edge.refusal(api_key) is None
+
+
+async def test_every_dialect_of_a_chat_is_refused_in_its_own_shape(harness: AuthHarness, clock: FakeClock) -> None:
+    edge = FullEdge(harness, clock)
+    api_key, key_id = await edge.known()
+    edge.fill(key_id)
+    await harness.leased()
+    told = {}
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/models"):
+        answer = edge.early_refusals({"path": path, "method": "POST", "headers": bearer(api_key)})
+        told[path] = None if answer is None else (answer.status, json.loads(answer.body).keys())
+    assert told == {
+        "/v1/chat/completions": (429, {"error"}),
+        "/v1/messages": (429, {"type", "error", "request_id"}),
+        "/v1/models": None,
+    }

@@ -1,5 +1,6 @@
 """What metering is told of chats that failed."""
 
+import json
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from edge.billing.failures import CLIENT_GONE, FailureCounts
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
-from services.metering.reports.store.tables import failure_hours
+from services.metering.reports.store.tables import usage_days
 from tests.edge.metering_harness import ANN, MeteringHarness
 from tests.support.fakes import FakeClock
 from tests.support.waiting import until
@@ -24,10 +25,12 @@ async def connected(harness: MeteringHarness) -> None:
 
 
 async def stored(harness: MeteringHarness) -> list[tuple[Any, ...]]:
-    """Returns what metering has counted, without the hours."""
-    query = sa.select(*(column for column in failure_hours.c if column.name != "hour_us"))
+    """Returns what metering has counted, without the hours: chats by reason, and those whose answer was cut."""
+    row = usage_days.c
+    is_hour = (row.of_key == sa.true(), row.span == "hour")
+    query = sa.select(row.account_id, row.key_id, row.class_id, row.failures).where(*is_hour)
     rows = await harness._database.read(lambda connection: connection.execute(query).all())
-    return sorted(tuple(row) for row in rows)
+    return sorted((*key, reason, *counts) for *key, failures in rows for reason, counts in json.loads(failures).items())
 
 
 async def test_failures_are_told_by_key_class_and_reason_and_each_once(metering_harness: MeteringHarness) -> None:
@@ -42,9 +45,9 @@ async def test_failures_are_told_by_key_class_and_reason_and_each_once(metering_
     failures.count(ANN, "forte", Reason.RATE_LIMITED)
     await failures.report()
     assert await stored(metering_harness) == [
-        ("acct_ann", "key_ann", "forte", "CLIENT_GONE", True, 1),
-        ("acct_ann", "key_ann", "forte", "RATE_LIMITED", False, 4),
-        ("acct_ann", "key_other", "", "REQUEST_INVALID", False, 1),
+        ("acct_ann", "key_ann", "forte", "CLIENT_GONE", 1, 1),
+        ("acct_ann", "key_ann", "forte", "RATE_LIMITED", 4, 0),
+        ("acct_ann", "key_other", "", "REQUEST_INVALID", 1, 0),
     ]
 
 
@@ -60,7 +63,7 @@ async def test_what_a_metering_that_is_away_was_not_told_is_told_later(metering_
     await connected(metering_harness)
     await failures.report()
     assert not failures.counts
-    assert await stored(metering_harness) == [("acct_ann", "key_ann", "forte", "UNAVAILABLE", False, 2)]
+    assert await stored(metering_harness) == [("acct_ann", "key_ann", "forte", "UNAVAILABLE", 2, 0)]
 
 
 class OlderMetering:
@@ -105,6 +108,6 @@ async def test_what_is_counted_after_too_many_kinds_is_told(
     failures.count(OTHER_KEY, "forte", Reason.SATURATED)
     await failures.report()
     assert await stored(metering_harness) == [
-        ("acct_ann", "key_ann", "forte", "SATURATED", False, 2),
-        ("acct_ann", "key_other", "forte", "SATURATED", False, 1),
+        ("acct_ann", "key_ann", "forte", "SATURATED", 2, 0),
+        ("acct_ann", "key_other", "forte", "SATURATED", 1, 0),
     ]

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from edge.api.replies import StreamedReply
 from edge.billing.hold import FIRST_SLICE_TOKENS
 from edge.billing.journal import OPEN, SEAL
 from edge.chat.delivery import PieceDelivery
+from edge.http.replies import StreamedHttpReply
 from edge.wire.body_reader import ClientGone
 from services.chassis.exchange.calls import arrive
 from services.chassis.exchange.outbox import read_packed
@@ -259,14 +259,14 @@ def _in_packed_pieces(numbers: Sequence[int]) -> Callable[[Conversing], Awaitabl
 async def test_mistake_of_ours_in_the_pass_ends_its_own_chat_alone(
     chat_harness: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = StreamedReply.write
+    write = StreamedHttpReply.write
 
-    def fail_at_the_third(self: StreamedReply, response: Any) -> None:
+    def fail_at_the_third(self: StreamedHttpReply, response: Any) -> None:
         if response.output_tokens == 3:
             raise ValueError("a mistake")
         write(self, response)
 
-    monkeypatch.setattr(StreamedReply, "write", fail_at_the_third)
+    monkeypatch.setattr(StreamedHttpReply, "write", fail_at_the_third)
     await chat_harness.add_routers(saying(*(piece("x", number) for number in range(1, 6)), end(5)))
     await chat_harness.chat().run()
     assert chat_harness.text == "xx"

@@ -7,7 +7,8 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from edge.rpc.request_json import render_chat
-from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_ELEMENTS, MOST_TOOLS, decode_chat
+from edge.wire.chat_request import MOST_ELEMENTS, MOST_TOOLS, decode_chat
+from edge.wire.checked_json import LARGEST_FIELD_BYTES
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 

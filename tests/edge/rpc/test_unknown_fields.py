@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from edge.rpc.unknown_fields import MOST_VISITED, name_unknown_fields
-from edge.wire.chat_request import MOST_NAMES
+from edge.wire.checked_json import MOST_NAMES
 from legato_protos.chat.v1 import chat_pb2 as pb
 from tests.edge.chat_harness import end, piece, saying
 from tests.edge.rpc.rpc_harness import CHAT, KEY, RpcHarness

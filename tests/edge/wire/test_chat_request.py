@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from edge.wire import chat_request as requests
-from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_NAMES, OTHERS, SLICE_BYTES
+from edge.wire.checked_json import LARGEST_FIELD_BYTES, MOST_NAMES, OTHERS, SLICE_BYTES
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.wire.chat_bodies import TOOL, USER, decode, decode_chat, refusal, refusal_of
 

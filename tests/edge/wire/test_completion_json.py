@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.wire.completion_json import DONE, Chunks, Completion, error_event
+from edge.wire.completion_json import DONE, Chunks, Completion
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
@@ -27,9 +27,8 @@ def events(stream: bytes) -> list[dict[str, Any]]:
 
 
 def test_stream_has_the_documented_sequence() -> None:
-    stream = (
-        chunks().role() + chunks().deltas(ChatResponse(contents=["Hel", "lo"])) + chunks().closing_chunks("stop", USAGE)
-    )
+    piece = ChatResponse(contents=["Hel", "lo"])
+    stream = chunks().opening(piece) + chunks().deltas(piece) + chunks().closing("stop", USAGE)
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "forte"}
     usage = {
         "prompt_tokens": 7,
@@ -66,7 +65,7 @@ def test_tool_calls_name_themselves_once() -> None:
 
 
 def test_broken_stream_ends_with_an_error_and_no_done() -> None:
-    event = error_event(LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("It broke.")))
+    event = chunks().failure(LegatoError(Reason.UPSTREAM_FAILED, Sentence.verbatim("It broke.")))
     assert events(event) == [
         {"error": {"message": "It broke.", "type": "api_error", "param": None, "code": "upstream_error"}}
     ]
@@ -96,11 +95,11 @@ def test_streamed_and_whole_answers_are_the_same_message(
     finish_reason = "tool_calls" if calls else "stop"
 
     completion = Completion("chatcmpl-1", 1700000000, "forte")
-    stream = chunks().role()
+    stream = chunks().opening(None)
     for response in responses:
         completion.add(response)
         stream += chunks().deltas(response)
-    stream += chunks().closing_chunks(finish_reason, USAGE)
+    stream += chunks().closing(finish_reason, USAGE)
     whole = ChatCompletion.model_validate_json(completion.render(finish_reason, USAGE))
 
     state = ChatCompletionStreamState()
@@ -134,7 +133,7 @@ def test_refusal_stands_where_clients_look_for_it_and_leaves_no_content() -> Non
 
 
 def test_answer_that_begins_with_a_call_has_no_content() -> None:
-    [chunk] = events(chunks().role(speaks=False))
+    [chunk] = events(chunks().opening(ChatResponse(tool_calls=[ToolCallDelta(index=0, id="call_1", name="f")])))
     assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None}
 
 
@@ -146,7 +145,7 @@ def test_citations_are_annotations_of_the_message_and_of_a_chunk_before_the_end(
     }
     streamed = chunks()
     streamed.cite(citations)
-    citing, end, _ = events(streamed.closing_chunks("stop", USAGE))
+    citing, end, _ = events(streamed.closing("stop", USAGE))
     assert citing["choices"] == [{"index": 0, "delta": {"annotations": [annotation]}, "finish_reason": None}]
     assert end["choices"][0]["finish_reason"] == "stop"
     completion = Completion("chatcmpl-1", 1700000000, "forte")

@@ -2,7 +2,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from edge.api.replies import StreamedReply
+from edge.api.completions import ChunkedReply
 from edge.wire.completion_json import Chunks
 from legato_protos.router.v1.router_pb2 import ChatResponse
 from services.chassis.packed_pieces import pack_piece, read_counts, unpack_piece
@@ -21,7 +21,7 @@ def test_piece_is_the_same_after_it_was_packed(texts: list[str]) -> None:
 def test_client_reads_the_same_chunks_of_either_form(texts: list[str]) -> None:
     writer = Mock()
     chunks = Chunks("chatcmpl-7", 1, "forte")
-    StreamedReply(Mock(), chunks, (), writer, keepalive_s=10).write_packed(pack_piece(1, 1, texts))
+    ChunkedReply(Mock(), chunks, (), writer, keepalive_s=10).write_packed(pack_piece(1, 1, texts))
     writer.write.assert_called_once_with(chunks.deltas(ChatResponse(contents=texts)))
 
 

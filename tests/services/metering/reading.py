@@ -3,7 +3,6 @@
 from services.chassis.database.database import Database
 from services.metering.audit.closed_months import read_closed
 from services.metering.credit.ledger.closings import Closing
-from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import UsageReportQuery
 from services.metering.reports.usage import UsageRow, report_usage
 from services.metering.statements.credit_history import CreditPage, CreditPosition, read_page
@@ -39,12 +38,12 @@ async def list_credits(database: Database, account_id: str, after: CreditPositio
     return await database.read(read_page, account_id, after, size)
 
 
-async def list_top_keys(database: Database, query: UsageReportQuery, totals: KeyTotals) -> tuple[list[UsageRow], int]:
-    return await database.read(report_usage, query, totals)
+async def list_top_keys(database: Database, query: UsageReportQuery) -> tuple[list[UsageRow], int]:
+    return await database.read(report_usage, query)
 
 
-async def list_usage(database: Database, query: UsageReportQuery, totals: KeyTotals) -> list[UsageRow]:
-    rows, _ = await list_top_keys(database, query, totals)
+async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageRow]:
+    rows, _ = await list_top_keys(database, query)
     return rows
 
 

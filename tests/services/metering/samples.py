@@ -7,7 +7,7 @@ from typing import Any
 
 from services.metering.credit.batch import Writer
 from services.metering.credit.model_calls import ModelCall, encode_calls
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
 from services.metering.credit.records import (
     Adjust,
     AnswerT,
@@ -23,6 +23,7 @@ from services.metering.credit.records import (
     Sweep,
     Void,
 )
+from services.rules.usage import Usage
 
 ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
 KEY = "key_aaaaaaaaaaaa"
@@ -82,11 +83,13 @@ def settle(
     return Settle(request_id(number), account, usage, basis, end, routes_version, model_calls)
 
 
+TOLD_USAGE = Usage(5, 2, 3)
+
+
 def model_call(
-    provider: str = "acme", model_name: str = "large", cost_nanos: int | None = 7, **counts: int
+    provider: str = "acme", model_name: str = "large", cost_nanos: int | None = 7, usage: Usage = TOLD_USAGE
 ) -> ModelCall:
-    tokens = {"prompt_tokens": 5, "cached_tokens": 2, "cache_write_tokens": 1, "completion_tokens": 3} | counts
-    return ModelCall(provider=provider, model_name=model_name, cost_nanos=cost_nanos, **tokens)
+    return ModelCall(provider, model_name, cost_nanos, usage, cache_write_tokens=1)
 
 
 def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING, due: Usage = NOTHING) -> Void:

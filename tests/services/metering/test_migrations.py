@@ -1,6 +1,4 @@
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,8 @@ from services.chassis.database.schema_version import prepare_table
 from services.chassis.telemetry.log import Log
 from services.metering.audit.auditor import audit
 from services.metering.credit.batch import Writer
-from services.metering.credit.records import DAY_US
 from services.metering.credit.store.prices import adopt_prices
 from services.metering.months.store.partitions import list_partitions
-from services.metering.reports.store.tables import chat_times
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import LIFE_S, PRICES, ask, grant
 
@@ -152,32 +148,4 @@ def test_ledger_of_postgresql_is_attached_without_being_read_while_writes_wait(p
     with database.transaction(writes=False) as connection:
         checks = connection.exec_driver_sql("SELECT count(*) FROM pg_constraint WHERE conname LIKE '%%first_partition'")
         assert checks.scalar_one() == 0
-    database.close()
-
-
-@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_months_of_times_are_made_of_their_days(dialect: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    url = request.getfixturevalue("postgres_url") if dialect == "postgresql" else ""
-    database = open_database("metering", url, tmp_path)
-    database.migrate(MIGRATIONS)
-    row = {"account_id": "acct_a", "class_id": "forte", "measure": "duration"}
-    may_us, june_us = (round(datetime(2026, month, 1, tzinfo=UTC).timestamp()) * 1_000_000 for month in (5, 6))
-    days = [("day", "", may_us), ("day", "", may_us + 30 * DAY_US), ("day", "", june_us), ("key_day", "key_a", may_us)]
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with database.transaction(writes=True) as connection:
-        for number, (grain, key_id, start_us) in enumerate([*days, ("hour", "", may_us)], start=1):
-            counts = json.dumps({"9": number, str(10 * number): 1})
-            values = {**row, "grain": grain, "key_id": key_id, "start_us": start_us, "chats_by_bucket": counts}
-            connection.execute(sa.insert(chat_times).values(values))
-        config.attributes["connection"] = connection
-        command.stamp(config, "0021")
-        command.upgrade(config, "0022")
-        months = sa.select(chat_times).where(chat_times.c.grain.in_(["month", "key_month"]))
-        found = {(each.key_id, each.start_us): json.loads(each.chats_by_bucket) for each in connection.execute(months)}
-    assert found == {
-        ("", may_us): {"9": 3, "10": 1, "20": 1},
-        ("", june_us): {"9": 3, "30": 1},
-        ("key_a", may_us): {"9": 4, "40": 1},
-    }
     database.close()

@@ -27,12 +27,14 @@ from services.metering.credit.store.tables import (
     usage_hours,
 )
 from services.rules.cost import MILLION
+from services.rules.usage import COLUMNS
 
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512
 # Of PostgreSQL, for each step of a query.
 AUDIT_WORK_MEM: Final = "32MB"
-_TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
+# What a request costs follows from them.
+_PRICED: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 class BookRows(NamedTuple):
@@ -286,7 +288,7 @@ def claims_without_holds(rows: BookRows) -> sa.Select[Any]:
 def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
     """Returns account, key, class and hour whose counters differ from its charges."""
     counter, entry = rows.usage_hours.c, rows.ledger.c
-    keys, names = ("account_id", "key_id", "class_id", "hour_us"), ("requests", *_TOKENS)
+    keys, names = ("account_id", "key_id", "class_id", "hour_us"), ("requests", *COLUMNS)
     both = sa.union_all(
         sa.select(*(counter[name] for name in (*keys, *names)), counter.cost_nanos, counter.loss_nanos),
         sa.select(
@@ -339,7 +341,7 @@ def wrong_costs(rows: BookRows) -> sa.Select[Any]:
     prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
         # PostgreSQL sums integers to decimals.
         sa.cast(sa.func.sum(entry[name]), sa.BigInteger)
-        for name in (*_TOKENS, "revenue_nanos")
+        for name in (*_PRICED, "revenue_nanos")
     )
     cost_nanos = cost_expression(prompt_tokens, cached_tokens, completion_tokens)
     price_columns = [column for column in prices.c if column is not prices.c.class_id]

@@ -16,12 +16,13 @@ from services.metering.audit.store import checks
 from services.metering.audit.store.checks import ALL_ROWS, IS_OPEN, OPEN_US, AuditScope, BookRows, stream, unequal_sums
 from services.metering.credit.records import BILLED, CHARGES
 from services.metering.credit.store.tables import ledger, usage_hours
+from services.rules.usage import COLUMNS
 
 # With more entries than this that are no plain charges, they are checked in the database.
 LISTED_MOST: Final = 100_000
 _NO_HOUR: Final = -1
 _KEYS: Final = ("account_id", "hour_us", "key_id", "class_id")
-_COUNTED: Final = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
+_COUNTED: Final = ("requests", *COLUMNS)
 
 _IS_COUNTED: Final = sa.and_(
     sa.or_(*(ledger.c.kind == sa.literal_column(f"'{kind}'") for kind in CHARGES)), ledger.c.hour_us >= OPEN_US

@@ -1,6 +1,7 @@
 """The rows of the ledger that one batch reads and writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import add
 from typing import Any, Final, Literal, NamedTuple
 
 from services.chassis.changes import Change, to_json
@@ -29,6 +30,7 @@ from services.metering.credit.records import (
     RestorePayment,
     ReturnPayment,
 )
+from services.rules.usage import counts_of
 
 # Grants and adjustments have no hold; their own entry makes them idempotent.
 CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {
@@ -182,19 +184,13 @@ class BatchState:
             self._live_holds[key] += 1 if lives else -1
 
     def counted(self) -> dict[CounterKey, list[int]]:
-        """Returns what the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""
+        """Returns what the batch adds to each hour's counters: requests, the columns of usage, cost and loss."""
         counters: dict[CounterKey, list[int]] = {}
         for entry in self.entries:
             if entry.kind not in CHARGES:
                 continue
             key = CounterKey(entry.account_id, entry.key_id, entry.class_id, entry.hour_us)
             added = counters.get(key)
-            if added is None:
-                added = counters[key] = [0] * 6
-            added[0] += entry.requests
-            added[1] += entry.prompt_tokens
-            added[2] += entry.cached_tokens
-            added[3] += entry.completion_tokens
-            added[4] -= entry.customer_nanos
-            added[5] -= entry.loss_nanos
+            counts = (entry.requests, *counts_of(entry), -entry.customer_nanos, -entry.loss_nanos)
+            counters[key] = [*counts] if added is None else [*map(add, added, counts)]
         return counters

@@ -1,7 +1,8 @@
 """The closing of a month: its sums, and the hashes that make it provable. Pure functions of rows.
 
 What is hashed is text: one JSON array for each row, with the columns of its table in their order, and a line feed after
-each. An archive of a month is the same text, so that its hash needs no tool of ours.
+each. An archive of a month is the same text, so that its hash needs no tool of ours. Columns that came after the
+first release are the last, and are left out where all of them are 0, so that older rows keep their text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,8 @@ from services.metering.credit.calendar import CalendarMonth
 
 # Before the first closing.
 NO_HASH: Final = "0" * 64
+# The last column of an entry in the first release.
+LAST_OF_FIRST: Final = "reason"
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -92,18 +95,23 @@ class EntriesDigest:
     def __init__(self, columns: Sequence[str]) -> None:
         names = ("customer_nanos", "revenue_nanos", "loss_nanos", "external_nanos")
         self._legs = [columns.index(name) for name in names]
+        self._first_columns = columns.index(LAST_OF_FIRST) + 1
+        self._has_added = len(columns) > self._first_columns
         self._hash = sha256()
         self.entries = 0
         self.sums = [0, 0, 0, 0]
 
     def add(self, rows: Sequence[Sequence[Any]]) -> bytes:
         """Adds rows of the table; returns their text."""
-        text = _encoder.encode_lines(rows)
+        text = _encoder.encode_lines([self._hashed(row) for row in rows] if self._has_added else rows)
         for leg, column in enumerate(self._legs):
             self.sums[leg] += sum([row[column] for row in rows])
         self._hash.update(text)
         self.entries += len(rows)
         return text
+
+    def _hashed(self, row: Sequence[Any]) -> Sequence[Any]:
+        return row if any(row[self._first_columns :]) else row[: self._first_columns]
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()

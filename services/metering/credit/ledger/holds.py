@@ -9,7 +9,7 @@ from services.chassis.money import format_usd
 from services.chassis.sentence import Sentence
 from services.metering.credit.calendar import next_month_us
 from services.metering.credit.ledger.rule_context import Effect, RuleContext
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
 from services.metering.credit.records import (
     DAY_US,
     HOUR_US,
@@ -32,6 +32,7 @@ from services.metering.credit.records import (
     Swept,
     Void,
 )
+from services.rules.usage import Usage, named
 
 # Reasons of losses: neither the hold nor free credit covered it; a spend limit kept free credit from covering it; or
 # its delivery is unconfirmed.
@@ -82,9 +83,7 @@ def booking(
         price_version=hold.price_version,
         hour_us=charged_hour_us(hold, context.now_us),
         requests=1 if is_first else 0,
-        prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
-        cached_tokens=usage.cached_tokens - counted.cached_tokens,
-        completion_tokens=usage.completion_tokens - counted.completion_tokens,
+        **named(usage.minus(counted)),
         basis=basis,
         end=end,
         reason=BEYOND_CREDIT if loss_nanos else None,
@@ -200,9 +199,7 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
     hold = replace(
         hold,
         state="settled",
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
+        **named(usage),
         basis=operation.basis,
         charged_nanos=hold.charged_nanos + charge_nanos,
         loss_nanos=cost_nanos - hold.charged_nanos - charge_nanos,
@@ -319,13 +316,7 @@ def _at_checkpoint(hold: Hold, delivered: Usage, context: RuleContext) -> Hold:
 
 
 def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
-    return replace(
-        hold,
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
-        basis=basis,
-    )
+    return replace(hold, **named(usage), basis=basis)
 
 
 def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> AccountBalance:

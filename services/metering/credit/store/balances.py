@@ -1,7 +1,7 @@
 """Reads balances, single requests, and overdue holds."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -10,6 +10,7 @@ from services.metering.credit.records import BILLED, AccountBalance, Entry, Hold
 from services.metering.credit.store.tables import IS_LIVE, accounts, holds, ledger
 from services.metering.store.schema import total
 from services.metering.store.sets import Lookup, select_all
+from services.rules.usage import COLUMNS, counts_of
 
 _BALANCES: Final = Lookup(select_all(accounts), "account_id")
 
@@ -50,9 +51,7 @@ def _hold_of(entries: Sequence[Entry]) -> Hold:
         class_id=first.class_id,
         state="void" if last.kind == "loss" else "settled",
         price_version=first.price_version,
-        prompt_tokens=sum(entry.prompt_tokens for entry in entries),
-        cached_tokens=sum(entry.cached_tokens for entry in entries),
-        completion_tokens=sum(entry.completion_tokens for entry in entries),
+        **_total(entries),
         charged_nanos=-sum(entry.customer_nanos for entry in entries),
         loss_nanos=-sum(entry.loss_nanos for entry in entries),
         basis=last.basis,
@@ -60,6 +59,11 @@ def _hold_of(entries: Sequence[Entry]) -> Hold:
         counted_hour_us=first.hour_us or None,
         resolved_at_us=last.recorded_at_us,
     )
+
+
+def _total(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Returns their sums by column of usage."""
+    return dict(zip(COLUMNS, map(sum, zip(*map(counts_of, entries), strict=True)), strict=True))
 
 
 class Overdue(NamedTuple):

@@ -72,6 +72,7 @@ from services.metering.store.sets import (
     update_rows,
     write_all,
 )
+from services.rules.usage import COLUMNS
 
 # Read under locks; written, but not committed; committed, but not answered.
 Step = Literal["read", "written", "committed"]
@@ -121,9 +122,8 @@ _changes_of_account: Final = attrgetter("account_id", *_ACCOUNT_CHANGES)
 _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
 # The other columns of a hold never change.
 _HOLD_CHANGES: Final = (
-    "state", "amount_nanos", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_nanos", "loss_nanos",
-    "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us", "routes_version", "model_calls",
-    "first_token_ms", "duration_ms",
+    "state", "amount_nanos", *COLUMNS, "charged_nanos", "loss_nanos", "loss_bound_nanos", "basis", "end",
+    "counted_hour_us", "resolved_at_us", "routes_version", "model_calls", "first_token_ms", "duration_ms",
 )  # fmt: skip
 _UPDATE_HOLDS: Final = update_rows(holds, "request_id", _HOLD_CHANGES, found=["state"])
 _changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)

@@ -12,11 +12,10 @@ from services.metering.credit.ledger.spend import Spend
 from services.metering.credit.prices import Price
 from services.metering.credit.records import AccountBalance, AccountChange, Claim, Entry, Hold, OwedChange
 from services.metering.store.schema import metadata
+from services.rules.usage import COLUMNS
 
 # What a counter of usage counts.
-COUNTED: Final = (
-    "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
-)  # fmt: skip
+COUNTED: Final = ("requests", *COLUMNS, "cost_nanos", "loss_nanos")
 
 accounts = sa.Table("accounts", metadata, *columns_of(AccountBalance, "account_id"))
 holds = sa.Table("holds", metadata, *columns_of(Hold, "request_id"))

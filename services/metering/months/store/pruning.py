@@ -18,9 +18,8 @@ from services.metering.credit.store.tables import (
     retention,
     usage_hours,
 )
-from services.metering.reports.store.chat_times import delete_hours
-from services.metering.reports.store.failures import sum_up_failures
-from services.metering.reports.store.tables import failure_hours
+from services.metering.reports.store.days import delete_hours, is_hour_in
+from services.metering.reports.store.tables import usage_days
 from services.metering.store.schema import total
 from services.metering.store.sets import insert_rows
 
@@ -98,11 +97,13 @@ def delete_entries(connection: sa.Connection, before_us: int, last_id: int, most
 
 
 def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account: str, most: int) -> list[str]:
-    """Returns accounts of a closed month that had usage, or of which chats failed, in the order of the indexes."""
+    """Returns accounts of a closed month that had usage, or have statistics of its hours, in their order."""
     had_usage = sa.and_(account_closings.c.month_us == month.start_us, account_closings.c.entries > 0)
-    has_failures = _is_behind_first_hour(failure_hours, month)
     found: set[str] = set()
-    for table, is_meant in ((account_closings, had_usage), (failure_hours, has_failures)):
+    for table, is_meant in (
+        (account_closings, had_usage),
+        (usage_days, is_hour_in(month.start_us, month.ends_us)),
+    ):
         account_id = table.c.account_id
         query = sa.select(account_id).distinct().where(is_meant, account_id > after_account)
         found.update(connection.scalars(query.order_by(account_id).limit(most)))
@@ -110,8 +111,8 @@ def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account
 
 
 def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: CalendarMonth) -> int:
-    """Replaces the hours of accounts by one row for the month, in its first hour; of the times of chats, days stay.
-    Returns how many rows of usage became fewer."""
+    """Replaces the hours of accounts by one row for the month, in its first hour; of statistics, days and months
+    stay. Returns how many rows of usage became fewer."""
 
     def is_other_hour(table: sa.Table) -> sa.ColumnElement[bool]:
         return sa.and_(table.c.account_id.in_(account_ids), _is_behind_first_hour(table, month))
@@ -119,7 +120,6 @@ def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: C
     keys = [usage_hours.c[name] for name in ("account_id", "key_id", "class_id")]
     sums = [total(usage_hours.c[name]) for name in COUNTED]
     rows = connection.execute(sa.select(*keys, *sums).where(is_other_hour(usage_hours)).group_by(*keys)).all()
-    sum_up_failures(connection, account_ids, month.start_us, month.ends_us)
     delete_hours(connection, account_ids, month.start_us, month.ends_us)
     if not rows:
         return 0

@@ -6,8 +6,10 @@ from legato_protos.metering.v1 import reports_pb2 as pb
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.sentence import Sentence
 from services.metering.messages import invalid, to_microseconds
+from services.metering.reports.additions import SUMMED, TOLD
 from services.metering.reports.models import ROWS_MOST, AccountsReport, ReportQuery, ReportRow
-from services.metering.reports.store.model_days import DayFilter
+from services.metering.reports.store.model_sums import DayFilter, Sums
+from services.rules.usage import COLUMNS, Usage, message_of
 
 # In the order of the columns.
 _GROUPS: Final = {
@@ -41,13 +43,19 @@ def to_report_query(request: pb.GetReportRequest) -> ReportQuery:
 def from_report(report: AccountsReport) -> pb.GetReportResponse:
     return pb.GetReportResponse(
         rows=map(_from_row, report.rows),
-        others=to_message(pb.ReportSums, report.others),
+        others=_from_sums(report.others),
         other_rows=report.other_rows,
-        total=to_message(pb.ReportSums, report.total),
+        total=_from_sums(report.total),
         summed_time=to_timestamp(report.summed_us),
         outstanding=to_message(pb.OutstandingCredit, report.outstanding),
     )
 
 
 def _from_row(row: ReportRow) -> pb.ReportRow:
-    return to_message(pb.ReportRow, row, day=to_timestamp(row.day_us), sums=to_message(pb.ReportSums, row.sums))
+    return to_message(pb.ReportRow, row, day=to_timestamp(row.day_us), sums=_from_sums(row.sums))
+
+
+def _from_sums(sums: Sums) -> pb.ReportSums:
+    used, told = Usage(*(sums[name] for name in COLUMNS)), Usage(*(sums[name] for name in TOLD.values()))
+    others = {name: sums[name] for name in SUMMED if name not in (*COLUMNS, *TOLD.values())}
+    return pb.ReportSums(**others, usage=message_of(used), told_usage=message_of(told))

@@ -6,14 +6,12 @@ from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context
 from services.metering.reports.chat_outcomes import report_outcomes
 from services.metering.reports.messages.chat_outcomes import from_outcomes, to_outcomes_query
-from services.metering.reports.store.key_totals import KeyTotals
 
 
 class ChatOutcomeServicer(chat_outcomes_pb2_grpc.ChatOutcomeServiceServicer):
-    def __init__(self, database: Database, totals: KeyTotals) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._totals = totals
 
     async def GetChatOutcomes(self, request: pb.GetChatOutcomesRequest, context: Context) -> pb.GetChatOutcomesResponse:
         query = to_outcomes_query(request)
-        return from_outcomes(await self._database.read(report_outcomes, query, self._totals))
+        return from_outcomes(await self._database.read(report_outcomes, query))

@@ -1,39 +1,27 @@
-"""The tables of sums, as the migrations create them: what reports are made of."""
+"""The table of statistics, as the migrations create it: what reports are made of, besides the exact hours."""
 
 from typing import Final
 
 import sqlalchemy as sa
 
-from services.chassis.database.records import columns_of
-from services.metering.credit.model_calls import ModelSums
+from services.metering.reports.additions import SUMMED
+from services.metering.reports.chat_times import MEASURES
 from services.metering.store.schema import metadata
 
-# Sums of the ledger by the model that answered, made of its entries some time after they were written.
-MODEL_DAY: Final = ("day_us", "account_id", "class_id", "provider", "model_name")
-model_days = sa.Table(
-    "model_days",
-    metadata,
-    *(sa.Column(name, sa.BigInteger if name == "day_us" else sa.Text, primary_key=True) for name in MODEL_DAY),
-    *columns_of(ModelSums),
-)
+# A row is of one key, or of all keys of an account together, whose id is empty; `of_key` tells them apart, so that
+# either lie together. `span` is that of a row: an hour, a day or a month of UTC, which begins at `start_us`.
+USAGE_DAY: Final = (
+    "of_key", "span", "start_us", "account_id", "key_id", "class_id", "provider", "model_name",
+)  # fmt: skip
+_TYPES: Final = {"of_key": sa.Boolean, "start_us": sa.BigInteger}
+# JSON objects: of each measure, by bucket of the time, how many chats; and by reason, how many chats failed, and how
+# many of those whose answer had begun.
+OUTCOMES: Final = (*MEASURES, "failures")
 
-# How many chats took how long, in each hour, day and month: of each key, and of all keys together, whose id is empty.
-# Made of the ledger like the sums above.
-CHAT_TIME: Final = ("account_id", "grain", "key_id", "start_us", "class_id", "measure")
-chat_times = sa.Table(
-    "chat_times",
+usage_days = sa.Table(
+    "usage_days",
     metadata,
-    *(sa.Column(name, sa.BigInteger if name == "start_us" else sa.Text, primary_key=True) for name in CHAT_TIME),
-    # A JSON object: by bucket of the time, how many chats.
-    sa.Column("chats_by_bucket", sa.Text),
-)
-
-# The chats that failed, as edges report them. Those that are cut off are charged, too.
-FAILURE: Final = ("account_id", "hour_us", "key_id", "class_id", "reason", "is_cut")
-_FAILURE_TYPES: Final = {"hour_us": sa.BigInteger, "is_cut": sa.Boolean}
-failure_hours = sa.Table(
-    "failure_hours",
-    metadata,
-    *(sa.Column(name, _FAILURE_TYPES.get(name, sa.Text), primary_key=True) for name in FAILURE),
-    sa.Column("chats", sa.BigInteger),
+    *(sa.Column(name, _TYPES.get(name, sa.Text), primary_key=True) for name in USAGE_DAY),
+    *(sa.Column(name, sa.BigInteger) for name in SUMMED),
+    *(sa.Column(name, sa.Text) for name in OUTCOMES),
 )

@@ -1,10 +1,9 @@
 """Reads an account's usage from its counters by hour: with the keys that it was used with, or of all keys together."""
 
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
@@ -12,8 +11,9 @@ from msgspec.structs import asdict
 
 from services.chassis.database.clock import read_now_us
 from services.metering.credit.records import HOUR_US
-from services.metering.credit.store.tables import IS_LATE, account_hours, ledger, usage_hours
+from services.metering.credit.store.tables import account_hours, usage_hours
 from services.metering.store.schema import total
+from services.rules.usage import COLUMNS
 
 # So many counters of single keys are looked up one by one, some 3 µs each; more are found by reading those of all keys.
 LOOKUPS_MOST: Final = 60_000
@@ -22,6 +22,8 @@ ACCOUNT_ID: Final = sa.bindparam("account_id", type_=sa.Text)
 START_US: Final = sa.bindparam("start_us", type_=sa.BigInteger)
 END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
 
+# What is reported of counters.
+REPORTED: Final = ("requests", *COLUMNS, "cost_nanos")
 Offsets = Sequence[tuple[int, int]]
 
 
@@ -40,25 +42,6 @@ class UsageReportQuery(msgspec.Struct, frozen=True):
     key_ids: tuple[str, ...] = ()
     # Only so many, those with the highest costs, and a row for all others; 0: all.
     top_keys: int = 0
-
-
-class KeySums(NamedTuple):
-    """The usage and cost of one key in a period."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    cost_nanos: int = 0
-
-    def plus(self, other: "KeySums") -> "KeySums":
-        # Written out, since there are many of them.
-        return KeySums(
-            self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3], self[4] + other[4]
-        )
-
-    def minus(self, other: "KeySums") -> "KeySums":
-        return KeySums._make(map(operator.sub, self, other))
 
 
 def is_in_period(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -85,7 +68,7 @@ def _literal(number: int) -> sa.ColumnElement[int]:
 def read_usage(
     connection: sa.Connection, query: UsageReportQuery, offsets: Offsets, rows_most: int
 ) -> list[tuple[Any, ...]]:
-    """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first. A start is in
+    """Returns rows of start, key, class, requests, the columns of usage, and cost; the oldest first. A start is in
     the local time of `offsets`, as `LocalDays` has them; without a bucket it is 0."""
     values = asdict(query) | {"rows_most": rows_most}
     dialect = ""
@@ -125,7 +108,7 @@ def _usage_query(
             is_used = table.c.hour_us == sa.any_(sa.func.array(hours.scalar_subquery()))
         is_meant = sa.and_(table.c.account_id == ACCOUNT_ID, is_used)
     query = (
-        sa.select(*groups, *(total(table.c[name]) for name in KeySums._fields))
+        sa.select(*groups, *(total(table.c[name]) for name in REPORTED))
         .where(is_meant)
         .group_by(*places)
         .order_by(*places)
@@ -143,31 +126,3 @@ def read_recent_cost(connection: sa.Connection, account_id: str, span_us: int) -
     end_us = (read_now_us(connection) // HOUR_US + 1) * HOUR_US
     values = {"account_id": account_id, "start_us": end_us - span_us, "end_us": end_us}
     return int(connection.execute(_COST, values).scalar_one())
-
-
-def read_key_sums(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:
-    """Returns the counters of a period by key."""
-    return _by_key(connection.execute(_KEY_SUMS, {"account_id": account_id, "start_us": start_us, "end_us": end_us}))
-
-
-def read_late_key_sums(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:
-    """Returns the part of those counters that later charges of requests are."""
-    return _by_key(connection.execute(_LATE_SUMS, {"account_id": account_id, "start_us": start_us, "end_us": end_us}))
-
-
-def _by_key(rows: Iterable[Any]) -> dict[str, KeySums]:
-    return {key_id: KeySums._make(sums) for key_id, *sums in rows}
-
-
-_KEY_SUMS: Final = (
-    sa.select(usage_hours.c.key_id, *(total(usage_hours.c[name]) for name in KeySums._fields))
-    .where(is_in_period(usage_hours))
-    .group_by(usage_hours.c.key_id)
-)
-_LATE_SUMS: Final = (
-    sa.select(
-        ledger.c.key_id, *(total(ledger.c[name]) for name in KeySums._fields[:-1]), total(-ledger.c.customer_nanos)
-    )
-    .where(is_in_period(ledger), IS_LATE)
-    .group_by(ledger.c.key_id)
-)

@@ -6,7 +6,8 @@ from typing import Literal
 
 from services.metering.credit.ledger.holds import BEYOND_SPEND_LIMIT
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
+from services.rules.usage import Usage
 from tests.campaigns.faults.books.ledger import Account
 from tests.campaigns.faults.chat import Chat, Tokens
 

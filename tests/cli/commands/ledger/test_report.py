@@ -7,13 +7,15 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from legato_protos.metering.v1 import reports_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from tests.cli.played import Played, play
 
 # The first of November 2026.
 FIRST = Timestamp(seconds=1_793_491_200)
 KNOWN = pb.ReportSums(
-    requests=2, prompt_tokens=90, cached_tokens=4, completion_tokens=7, charged_nanos=3_000_000_001,
-    costed_nanos=3_000_000_001, calls=3, cost_nanos=3_500_000_001, told_prompt_tokens=95, told_completion_tokens=7,
+    requests=2, usage=Usage(prompt_tokens=90, cached_tokens=4, completion_tokens=7), charged_nanos=3_000_000_001,
+    costed_nanos=3_000_000_001, calls=3, cost_nanos=3_500_000_001,
+    told_usage=Usage(prompt_tokens=95, completion_tokens=7),
 )  # fmt: skip
 UNKNOWN = pb.ReportSums(requests=1, charged_nanos=5, lost_nanos=2, calls=1, uncosted_calls=1)
 OUTSTANDING = pb.OutstandingCredit(live_holds=2, held_nanos=7, overdue_holds=1, overdue_nanos=3, owing_accounts=1)

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page
 
-from services.metering.credit.prices import Usage
+from services.rules.usage import Usage
 from tests.console.browser.api import Api
 from tests.console.browser.conftest import OpenPage
 from tests.console.clock import NOW_US

@@ -11,8 +11,8 @@ from legato_protos.router.v1 import router_pb2
 from services.auth.core.records.accounts import ClassAllowance
 from services.chassis.access_tokens import AccountRole
 from services.chassis.money import format_usd
-from services.metering.credit.prices import Usage
 from services.rules.model_classes import CLASSES
+from services.rules.usage import Usage
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import DOLLAR, PRICES

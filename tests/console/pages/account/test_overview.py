@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from console.pages.account.overview import needing_attention
 from legato_protos.auth.v1 import auth_pb2
-from services.metering.credit.prices import Usage
+from services.rules.usage import Usage
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.clock import NOW_US
 from tests.console.harness import API_URL, COOKIE, ConsoleHarness

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from services.chassis.access_tokens import AccountRole
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import Hold
+from services.rules.usage import Usage
 from tests.console.auth import TOKEN_PATTERN
 from tests.console.auth_rows import USER_ID
 from tests.console.backends import not_answering

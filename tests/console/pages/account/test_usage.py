@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from legato_protos.metering.v1 import metering_pb2
-from services.metering.credit.prices import Usage
+from services.rules.usage import Usage
 from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.console.metering import charge_of, settled

@@ -88,6 +88,9 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
     async def ListModels(self, request: Any, context: Any) -> router.ListModelsResponse:
         return router.ListModelsResponse()
 
+    async def CountTokens(self, request: Any, context: Any) -> router.CountTokensResponse:
+        return router.CountTokensResponse()
+
 
 def opening(model: str = "", pieces: int = 0, piece_bytes: int = 1) -> router.ChatRequest:
     return router.ChatRequest(

@@ -109,7 +109,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "VerifyAuditEvents": OPERATORS,
         "RecordOperatorAction": OPERATORS,
     },
-    "legato.router.v1.RouterService": {"Chat": EDGE, "Exchange": EDGE, "ListModels": READERS},
+    "legato.router.v1.RouterService": {"Chat": EDGE, "Exchange": EDGE, "ListModels": READERS, "CountTokens": EDGE},
     "legato.router.v1.RouteAdminService": {
         "ReloadRoutes": OPERATORS,
         "ListTargets": OPERATORS,

@@ -17,10 +17,11 @@ from services.chassis.telemetry.metrics import Registry
 from services.metering.audit.auditor import LOGGED_MOST, Auditor, audit, find_violations_of
 from services.metering.credit.batch import Writer
 from services.metering.credit.ledger.credits import LARGEST_BALANCE_NANOS
-from services.metering.credit.prices import LARGEST_PRICE_NANOS, Price, Prices, Usage
+from services.metering.credit.prices import LARGEST_PRICE_NANOS, Price, Prices
 from services.metering.credit.store.prices import adopt_prices
 from services.metering.credit.store.tables import ledger
 from services.metering.months.store.partitions import list_partitions
+from services.rules.usage import Usage
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import (
     ACCOUNT,

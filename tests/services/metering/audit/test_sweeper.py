@@ -12,9 +12,10 @@ from services.metering.audit import sweeper
 from services.metering.audit.auditor import audit
 from services.metering.audit.sweeper import Sweeper
 from services.metering.credit.batch import Writer
-from services.metering.credit.prices import Prices, Usage
+from services.metering.credit.prices import Prices
 from services.metering.credit.records import Operation, Sweep
 from services.metering.credit.store.balances import read_balances
+from services.rules.usage import Usage
 from tests.services.metering.samples import (
     ACCOUNT,
     ask,

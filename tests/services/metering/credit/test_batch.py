@@ -15,9 +15,10 @@ from services.chassis.telemetry.log import Log
 from services.metering.audit.auditor import audit
 from services.metering.credit import batch
 from services.metering.credit.batch import Writer
-from services.metering.credit.prices import Prices, Usage
+from services.metering.credit.prices import Prices
 from services.metering.credit.records import AccountBalance, Operation, Reserved, Settled
 from services.metering.credit.store.balances import read_balances
+from services.rules.usage import Usage
 from tests.services.metering.samples import (
     ACCOUNT,
     LIFE_S,

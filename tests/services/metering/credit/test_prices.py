@@ -11,10 +11,10 @@ from services.metering.credit.prices import (
     Price,
     Prices,
     ScheduledVersion,
-    Usage,
     parse_prices,
     read_prices,
 )
+from services.rules.usage import Usage
 
 ROOT = Path(__file__).parents[4]
 

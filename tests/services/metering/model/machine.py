@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
 from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import (
     Adjust,
     Checkpoint,
@@ -27,6 +26,7 @@ from services.metering.credit.records import (
     Void,
 )
 from services.metering.settings import MeteringSettings
+from services.rules.usage import Usage
 from tests.services.metering.model import strategies
 from tests.services.metering.model.model import Model
 from tests.services.metering.model.records import Refusal

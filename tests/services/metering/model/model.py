@@ -14,7 +14,7 @@ from typing import Any
 from services.chassis.errors import Reason
 from services.metering.credit.ledger.holds import WHOLE_ANSWERS_FREE
 from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
-from services.metering.credit.prices import Price, Usage
+from services.metering.credit.prices import Price
 from services.metering.credit.records import (
     AccountBalance,
     Adjust,
@@ -34,6 +34,7 @@ from services.metering.credit.records import (
     Swept,
     Void,
 )
+from services.rules.usage import Usage
 from tests.services.metering.model.periods import Limit, begin_of, by_period, end_of, is_in, time_of
 from tests.services.metering.model.records import Claim, Refusal, Request
 

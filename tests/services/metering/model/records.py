@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from services.chassis.errors import Reason
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import Basis, End, State
+from services.rules.usage import Usage
 
 
 class Refusal(NamedTuple):

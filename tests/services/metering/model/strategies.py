@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from services.metering.credit.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import (
     Adjust,
     Basis,
@@ -26,6 +25,7 @@ from services.metering.credit.records import (
     Void,
 )
 from services.metering.settings import MeteringSettings
+from services.rules.usage import Usage
 from tests.services.metering.samples import KEY
 
 # Replaces others.

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Void
+from services.rules.usage import Usage
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model.machine import Machine
 from tests.services.metering.model.replicas import Replicas

@@ -21,7 +21,8 @@ from services.metering.credit.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.credit.store.tables import account_hours, holds, ledger, usage_hours
 from services.metering.months.archive import ArchiveWrong, read_archive
 from services.metering.reports.store.failures import Failures, add_failures
-from services.metering.reports.store.tables import MODEL_DAY, failure_hours
+from services.metering.reports.store.model_sums import GROUPS
+from services.metering.reports.store.tables import usage_days
 from services.metering.settings import MeteringSettings
 from services.metering.statements.credit_history import BEGINNING
 from services.metering.statements.rules import StatementQuery
@@ -36,6 +37,7 @@ from tests.services.metering.months.used_ledger import (
     retaining,
 )
 from tests.services.metering.reading import find_request, list_closings, list_credits, list_entries, list_requests
+from tests.services.metering.reports.store.test_days import counted
 from tests.services.metering.reports.test_models import report
 from tests.services.metering.samples import (
     ACCOUNT,
@@ -159,7 +161,7 @@ async def test_sums_of_usage_stay_exact_though_its_hours_are_summed_up(
     assert await all_violations(database) == []
 
 
-async def test_failures_are_summed_up_of_accounts_that_used_nothing(
+async def test_hours_of_failures_go_also_of_accounts_that_used_nothing(
     database: Database, writer: Writer, log: Log, database_time: DatabaseTime
 ) -> None:
     """As one whose credit is used up, and whose programs go on."""
@@ -173,7 +175,8 @@ async def test_failures_are_summed_up_of_accounts_that_used_nothing(
     database_time.begin_month()
     await retaining(database, log, MeteringSettings(retention_usage_months=1)).run_pass()
     with database.transaction(writes=False) as connection:
-        assert connection.execute(sa.select(failure_hours.c.chats)).scalars().all() == [21]
+        assert "hour" not in set(connection.scalars(sa.select(usage_days.c.span)))
+    assert counted(database, account="acct_cccccccccccccccc").failed == 21
 
 
 async def test_archive_is_what_the_closing_has_the_hash_of(
@@ -295,14 +298,14 @@ async def test_reports_of_closed_months_outlive_their_entries_and_holds(
 ) -> None:
     """They add up to the closings, too."""
     await live_for_months(database, writer, log, database_time)
-    before, kept = report(database, *MODEL_DAY), (count(database, ledger), count(database, holds))
+    before, kept = report(database, *GROUPS), (count(database, ledger), count(database, holds))
     await retaining(database, log, PRUNES).run_pass()
     assert (count(database, ledger), count(database, holds)) < kept
-    after = report(database, *MODEL_DAY)
+    after = report(database, *GROUPS)
     assert after.rows == before.rows
     assert {row.provider for row in after.rows} == {"", "acme"}
     closed = await list_closings(database)
-    assert after.total.charged_nanos + after.total.lost_nanos == sum(closing.revenue_nanos for closing in closed)
+    assert after.total["charged_nanos"] + after.total["lost_nanos"] == sum(closing.revenue_nanos for closing in closed)
     assert await all_violations(database) == []
 
 
@@ -315,7 +318,7 @@ async def test_entries_after_all_others_were_pruned_are_reported_too(
         database_time.begin_month()
         await retaining(database, log, PRUNES).run_pass()
     assert count(database, ledger) == 0
-    before = report(database).total.granted_nanos
+    before = report(database).total["granted_nanos"]
     await ask_each(writer, grant(700, grant_id="later"))
     assert await all_violations(database) == []
-    assert report(database).total.granted_nanos == before + 700
+    assert report(database).total["granted_nanos"] == before + 700

@@ -22,7 +22,6 @@ from services.metering.reports.chat_outcomes import (
 )
 from services.metering.reports.chat_times import bucket_of, percentiles_of
 from services.metering.reports.store.failures import Failures, add_failures
-from services.metering.reports.store.key_totals import KeyTotals
 from tests.services.metering.reports.test_models import sum_up
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 
@@ -42,7 +41,7 @@ def query(database: Database, **changes: Any) -> OutcomesQuery:
 
 def report(database: Database, asked: OutcomesQuery) -> OutcomesReport:
     with database.transaction(writes=False) as connection:
-        return report_outcomes(connection, asked, KeyTotals())
+        return report_outcomes(connection, asked)
 
 
 def fail(database: Database, *failures: Failures) -> None:

@@ -1,6 +1,5 @@
 """Reports across accounts: their sums are those of the ledger, whatever they are divided by."""
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,20 +8,23 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from msgspec.structs import astuple
+from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.metering.audit.auditor import audit
 from services.metering.credit.batch import Writer
-from services.metering.credit.model_calls import ModelCall, ModelSums
-from services.metering.credit.prices import Prices, Usage
+from services.metering.credit.model_calls import decode_calls
+from services.metering.credit.prices import Prices
 from services.metering.credit.records import DAY_US, Grant, Operation, Reserve, ReturnPayment
 from services.metering.credit.store.tables import holds, ledger
+from services.metering.reports.additions import SUMMED
 from services.metering.reports.models import AccountsReport, ReportQuery, read_report
-from services.metering.reports.store.model_days import DayFilter, sum_up_portion
-from services.metering.reports.store.tables import MODEL_DAY
+from services.metering.reports.store.days import sum_up_portion
+from services.metering.reports.store.failures import Failures, add_failures
+from services.metering.reports.store.model_sums import GROUPS, DayFilter
+from services.rules.usage import Usage
 from tests.services.metering.samples import (
     ACCOUNT,
     KEY,
@@ -39,6 +41,7 @@ from tests.services.metering.samples import (
     void,
 )
 
+LABELS = tuple(GROUPS)
 pytestmark = pytest.mark.sqlite_suffices
 
 ACCOUNTS = (ACCOUNT, "acct_bbbbbbbbbbbbbbbb", "acct_cccccccccccccccc")
@@ -90,12 +93,11 @@ def story(dice: random.Random, first: int) -> list[Operation[Any]]:
 
 def expected(database: Database) -> dict[tuple[Any, ...], list[int]]:
     """Sums up the ledger entry by entry, with what holds tell of their calls."""
-    names = ModelSums.__struct_fields__
-    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(names))
+    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(SUMMED))
 
     def count(key: tuple[Any, ...], **counts: int) -> None:
         for name, value in counts.items():
-            sums[key][names.index(name)] += value
+            sums[key][SUMMED.index(name)] += value
 
     with database.transaction(writes=False) as connection:
         kept = {row.request_id: row for row in connection.execute(sa.select(holds))}
@@ -111,7 +113,7 @@ def expected(database: Database) -> dict[tuple[Any, ...], list[int]]:
                 count((*terms, "", ""), returned_nanos=entry.external_nanos)
             continue
         text = None if entry.kind == "loss" else kept[entry.request_id].model_calls
-        calls = [ModelCall(*call) for call in json.loads(text)] if text else []
+        calls = decode_calls(text)
         answered = (calls[-1].provider, calls[-1].model_name) if calls else ("", "")
         count((*terms, *answered), lost_nanos=-entry.loss_nanos)
         if entry.kind == "loss":
@@ -130,10 +132,10 @@ def expected(database: Database) -> dict[tuple[Any, ...], list[int]]:
             count(
                 (*terms, call.provider, call.model_name),
                 calls=1,
-                told_prompt_tokens=call.prompt_tokens,
-                told_cached_tokens=call.cached_tokens,
+                told_prompt_tokens=call.usage.prompt_tokens,
+                told_cached_tokens=call.usage.cached_tokens,
                 cache_write_tokens=call.cache_write_tokens,
-                told_completion_tokens=call.completion_tokens,
+                told_completion_tokens=call.usage.completion_tokens,
                 cost_nanos=call.cost_nanos or 0,
                 uncosted_calls=call.cost_nanos is None,
             )
@@ -141,7 +143,7 @@ def expected(database: Database) -> dict[tuple[Any, ...], list[int]]:
 
 
 def grouped(rows: dict[tuple[Any, ...], list[int]], groups: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
-    places = [MODEL_DAY.index(name) for name in groups]
+    places = [LABELS.index(name) for name in groups]
     sums: dict[tuple[Any, ...], list[int]] = {}
     for key, added in rows.items():
         group = tuple(key[place] for place in places)
@@ -165,14 +167,14 @@ async def test_rows_of_any_groups_add_up_to_the_ledger(database: Database, price
     await writer.close()
     books = expected(database)
     assert sum(sums[0] for sums in books.values()) > 10
-    for groups in chain.from_iterable(combinations(MODEL_DAY, size) for size in range(len(MODEL_DAY) + 1)):
+    for groups in chain.from_iterable(combinations(LABELS, size) for size in range(len(LABELS) + 1)):
         found = report(database, *groups)
-        rows = {tuple(getattr(row, name) for name in groups): [*astuple(row.sums)] for row in found.rows}
+        rows = {tuple(getattr(row, name) for name in groups): [*row.sums.values()] for row in found.rows}
         assert rows == grouped(books, groups), groups
-        assert [*astuple(found.total)] == grouped(books, ())[()]
+        assert [*found.total.values()] == grouped(books, ())[()]
     while sum_up(database):
         pass
-    assert [*astuple(report(database).total)] == grouped(books, ())[()]
+    assert [*report(database).total.values()] == grouped(books, ())[()]
     assert await audit(database) == []
 
 
@@ -184,11 +186,16 @@ async def test_charge_belongs_to_the_model_that_answered_and_cost_to_each_that_w
     rows = {(row.provider, row.model_name): row.sums for row in report(database, "provider", "model_name").rows}
     # 10 tokens of prompt for 2 nanos each, 3 of output for 10.
     answered = rows["acme", "small"]
-    assert (answered.requests, answered.charged_nanos, answered.costed_nanos, answered.cost_nanos) == (1, 50, 50, 5)
-    assert (rows["acme", "large"].requests, rows["acme", "large"].cost_nanos) == (0, 900)
-    assert (rows["blau", "small"].cost_nanos, rows["blau", "small"].uncosted_calls) == (0, 1)
+    assert (answered["requests"], answered["charged_nanos"], answered["costed_nanos"], answered["cost_nanos"]) == (
+        1,
+        50,
+        50,
+        5,
+    )
+    assert (rows["acme", "large"]["requests"], rows["acme", "large"]["cost_nanos"]) == (0, 900)
+    assert (rows["blau", "small"]["cost_nanos"], rows["blau", "small"]["uncosted_calls"]) == (0, 1)
     # The grant.
-    assert rows["", ""] == ModelSums(granted_nanos=1_000)
+    assert rows["", ""] == dict.fromkeys(SUMMED, 0) | {"granted_nanos": 1_000}
 
 
 async def test_what_was_swept_and_then_settled_is_of_an_unknown_model(
@@ -201,7 +208,7 @@ async def test_what_was_swept_and_then_settled_is_of_an_unknown_model(
     )  # fmt: skip
     await writer.close()
     [row] = report(database, "provider").rows
-    assert (row.provider, row.sums.requests, row.sums.charged_nanos, row.sums.calls) == ("", 1, 50, 0)
+    assert (row.provider, row.sums["requests"], row.sums["charged_nanos"], row.sums["calls"]) == ("", 1, 50, 0)
 
 
 async def test_top_rows_leave_the_sums_of_the_others(database: Database, writer: Writer) -> None:
@@ -211,8 +218,8 @@ async def test_top_rows_leave_the_sums_of_the_others(database: Database, writer:
             settle(number, completion=number, account=account),
         )  # fmt: skip
     found = report(database, "account_id", top_rows=1)
-    assert [(row.account_id, row.sums.charged_nanos) for row in found.rows] == [(ACCOUNTS[2], 30)]
-    assert (found.other_rows, found.others.charged_nanos, found.total.charged_nanos) == (2, 30, 60)
+    assert [(row.account_id, row.sums["charged_nanos"]) for row in found.rows] == [(ACCOUNTS[2], 30)]
+    assert (found.other_rows, found.others["charged_nanos"], found.total["charged_nanos"]) == (2, 30, 60)
 
 
 async def test_report_is_of_whole_days_and_of_what_was_chosen(database: Database, writer: Writer) -> None:
@@ -221,8 +228,21 @@ async def test_report_is_of_whole_days_and_of_what_was_chosen(database: Database
     for number, called in enumerate(calls, start=1):
         await ask_each(writer, reserve(number), settle(number, completion=number, calls=called))
     sum_up(database, 3)
-    assert report(database, chosen=ALWAYS._replace(provider="acme")).total.charged_nanos == 10
-    assert report(database, chosen=ALWAYS._replace(provider="blau")).total.charged_nanos == 20
-    assert report(database, chosen=ALWAYS._replace(end_us=DAY_US)).total == ModelSums()
+    assert report(database, chosen=ALWAYS._replace(provider="acme")).total["charged_nanos"] == 10
+    assert report(database, chosen=ALWAYS._replace(provider="blau")).total["charged_nanos"] == 20
+    assert report(database, chosen=ALWAYS._replace(end_us=DAY_US)).total == dict.fromkeys(SUMMED, 0)
     with pytest.raises(LegatoError, match="begins with one day"):
         report(database, chosen=ALWAYS._replace(end_us=DAY_US + 1))
+
+
+async def test_failures_and_times_make_no_rows(database: Database, writer: Writer) -> None:
+    failed = Failures("acct_dddddddddddddddd", 0, KEY, "forte", "SATURATED", is_cut=False, chats=1)
+    await database.write(add_failures, [failed])
+    done = replace(settle(1, completion=3, calls=[model_call("acme")]), duration_ms=100)
+    await ask_each(writer, grant(1_000), reserve(1), done)
+    for _ in range(2):
+        rows = report(database, "account_id", "class_id", "provider").rows
+        assert [(row.account_id, row.class_id, row.provider) for row in rows] == [
+            (ACCOUNT, "forte", "acme"), (ACCOUNT, "", ""),
+        ]  # fmt: skip
+        sum_up(database)

@@ -18,9 +18,11 @@ async def test_entries_are_summed_up_once_and_only_when_no_earlier_one_can_follo
     await sums.sum_up(AT_ONCE_US)
     await again.sum_up(AT_ONCE_US)
     assert count_rows(database) == 2
-    assert report(database).total.charged_nanos == 30
+    assert report(database).total["charged_nanos"] == 30
 
 
 def count_rows(database: Database) -> int:
     with database.transaction(writes=False) as connection:
-        return int(connection.scalar(sa.text("SELECT count(*) FROM model_days")) or 0)
+        return int(
+            connection.scalar(sa.text("SELECT count(*) FROM usage_days WHERE span = 'day' AND key_id = ''")) or 0
+        )

@@ -6,19 +6,17 @@ from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.credit.batch import Writer
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import DAY_US, HOUR_US, Reserve, Settle
 from services.metering.credit.store.tables import usage_hours
-from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import UsageReportQuery
 from services.metering.reports.usage import UsageRow
+from services.rules.usage import Usage
 from tests.services.metering.reading import list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
 pytestmark = pytest.mark.sqlite_suffices
 
 DAY = 20_000 * DAY_US
-TOTALS = KeyTotals(kept_most=0)
 
 
 def query(**changes: Any) -> UsageReportQuery:
@@ -58,7 +56,7 @@ def row(hour: int, key_id: str, class_id: str, requests: int) -> UsageRow:
 
 @pytest.mark.usefixtures("counted")
 async def test_hours_are_added_up_oldest_first(database: Database) -> None:
-    assert await list_usage(database, query(), TOTALS) == [
+    assert await list_usage(database, query()) == [
         row(0, "", "", 3),
         row(1, "", "", 1),
         row(25, "", "", 1),
@@ -67,27 +65,25 @@ async def test_hours_are_added_up_oldest_first(database: Database) -> None:
 
 @pytest.mark.usefixtures("counted")
 async def test_days_are_added_up(database: Database) -> None:
-    assert await list_usage(database, query(bucket_us=DAY_US), TOTALS) == [row(0, "", "", 4), row(24, "", "", 1)]
+    assert await list_usage(database, query(bucket_us=DAY_US)) == [row(0, "", "", 4), row(24, "", "", 1)]
 
 
 @pytest.mark.usefixtures("counted")
 async def test_rows_are_grouped_by_key_and_class(database: Database) -> None:
-    by_both = await list_usage(database, query(bucket_us=DAY_US, group_by_key=True, group_by_class=True), TOTALS)
+    by_both = await list_usage(database, query(bucket_us=DAY_US, group_by_key=True, group_by_class=True))
     assert by_both == [
         row(0, "key_a", "forte", 2), row(0, "key_a", "mezzo", 1), row(0, "key_b", "forte", 1),
         row(24, "key_b", "mezzo", 1),
     ]  # fmt: skip
-    by_class = await list_usage(database, query(bucket_us=DAY_US, group_by_class=True), TOTALS)
+    by_class = await list_usage(database, query(bucket_us=DAY_US, group_by_class=True))
     assert by_class == [row(0, "", "forte", 3), row(0, "", "mezzo", 1), row(24, "", "mezzo", 1)]
 
 
 @pytest.mark.usefixtures("counted")
 async def test_end_is_not_part_and_other_accounts_are_not_seen(database: Database) -> None:
-    assert await list_usage(database, query(end_us=DAY + HOUR_US), TOTALS) == [row(0, "", "", 3)]
-    assert await list_usage(database, query(start_us=DAY + HOUR_US, end_us=DAY + 25 * HOUR_US), TOTALS) == [
-        row(1, "", "", 1)
-    ]
-    assert await list_usage(database, query(account_id="acct_other"), TOTALS) == []
+    assert await list_usage(database, query(end_us=DAY + HOUR_US)) == [row(0, "", "", 3)]
+    assert await list_usage(database, query(start_us=DAY + HOUR_US, end_us=DAY + 25 * HOUR_US)) == [row(1, "", "", 1)]
+    assert await list_usage(database, query(account_id="acct_other")) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +91,7 @@ async def test_end_is_not_part_and_other_accounts_are_not_seen(database: Databas
 )
 async def test_time_that_is_no_range_of_hours_is_refused(database: Database, changes: dict[str, int]) -> None:
     with pytest.raises(LegatoError) as refusal:
-        await list_usage(database, query(**changes), TOTALS)
+        await list_usage(database, query(**changes))
     assert refusal.value.reason is Reason.REQUEST_INVALID
 
 
@@ -111,7 +107,6 @@ async def test_settlements_are_counted_where_they_belong(database: Database, wri
     rows = await list_usage(
         database,
         query(start_us=start_us, end_us=start_us + 2 * HOUR_US, group_by_key=True, group_by_class=True),
-        TOTALS,
     )
     assert [(row.key_id, row.class_id, row.requests, row.usage, row.cost_nanos) for row in rows] == [
         ("key_a", "forte", 2, Usage(20, 8, 6), 2 * (12 + 4 + 30)),

@@ -14,7 +14,7 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.audit.auditor import audit
 from services.metering.credit.batch import Writer
-from services.metering.credit.prices import Price, Prices, Usage
+from services.metering.credit.prices import Price, Prices
 from services.metering.credit.records import DAY_US, HOUR_US
 from services.metering.credit.store import batches
 from services.metering.credit.store.balances import read_balances
@@ -28,6 +28,7 @@ from services.metering.statements.store.entries import (
     find_last_of_account,
     read_balance_after,
 )
+from services.rules.usage import Usage
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.reading import find_request, list_entries, list_requests
 from tests.services.metering.samples import (

@@ -1,12 +1,16 @@
-"""The classes that the router offers."""
+"""The classes that the router offers, and the size of prompts."""
 
+import json
 from pathlib import Path
 
-from legato_protos.router.v1.router_pb2 import ListModelsRequest
+import grpc
+import pytest
+
+from legato_protos.router.v1.router_pb2 import ChatOpen, CountTokensRequest, ListModelsRequest
 from services.chassis.telemetry.log import Log
 from services.router.models.recent_speed import LEAST_ANSWERS
 from tests.services.router.harness import Router, running_router, target
-from tests.support.upstreams.openai import Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 async def test_classes_are_listed_and_the_reserved_one_is_not(router: Router) -> None:
@@ -31,3 +35,21 @@ async def test_a_class_has_the_largest_window_and_answer_of_its_models_and_its_s
         forte = (await router.stub.ListModels(ListModelsRequest())).models[2]
         assert forte.speed.answers == LEAST_ANSWERS
         assert forte.speed.median_first_token_s > 0
+
+
+async def test_a_prompt_is_counted_as_its_model_counts_and_not_sent(router: Router, upstream: Upstream) -> None:
+    messages_json = json.dumps([{"role": "user", "content": "Will it rain in Paris? " * 100}]).encode()
+    request = CountTokensRequest(chat=ChatOpen(account_id="acct_1", model="forte", messages_json=messages_json))
+    counted = (await router.stub.CountTokens(request)).tokens
+    assert counted > 500
+    assert upstream.requests == []
+    upstream.replies.append(Reply(usage={"prompt_tokens": 2 * counted, "completion_tokens": 1}))
+    await router.ask(messages_json, model="forte")
+    assert (await router.stub.CountTokens(request)).tokens == pytest.approx(2 * counted, abs=1)
+
+
+async def test_a_prompt_of_no_class_or_without_messages_is_refused(router: Router) -> None:
+    for chat in (ChatOpen(model="gpt-9", messages_json=b"[]"), ChatOpen(model="forte", messages_json=b"[]")):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await router.stub.CountTokens(CountTokensRequest(chat=chat))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.api.replies import StreamedReply, WholeReply
+from edge.api.completions import ChunkedReply
+from edge.http.replies import WholeHttpReply
 from edge.wire.completion_json import Chunks, Completion
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
@@ -137,9 +138,9 @@ async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
 
     completion = "chatcmpl-1", 1_800_000_000, "forte"
     reply = (
-        StreamedReply(send, Chunks(*completion), (), cast(Any, Writer(written)), keepalive_s=10)
+        ChunkedReply(send, Chunks(*completion), (), cast(Any, Writer(written)), keepalive_s=10)
         if stream
-        else WholeReply(send, Completion(*completion), ())
+        else WholeHttpReply(send, Completion(*completion), ())
     )
     for response in responses:
         if response.contents or response.tool_calls:

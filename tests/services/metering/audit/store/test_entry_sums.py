@@ -8,8 +8,8 @@ from services.metering.audit.store import checks, entry_sums
 from services.metering.audit.store.checks import expect_full_tables, read_scope
 from services.metering.audit.store.entry_sums import EntryScreen, screen_entries
 from services.metering.credit.batch import Writer
-from services.metering.credit.prices import Usage
 from services.metering.credit.store.tables import ledger
+from services.rules.usage import Usage
 from tests.services.metering.audit.test_auditor import unguard, violations_after
 from tests.services.metering.samples import ACCOUNT, ask_each, extend, grant, request_id, reserve, settle, void
 

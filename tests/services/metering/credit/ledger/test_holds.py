@@ -6,8 +6,9 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.credit.ledger.holds import UnmatchedSettlement
-from services.metering.credit.prices import Prices, Usage
+from services.metering.credit.prices import Prices
 from services.metering.credit.records import Extended, Operation, Reserved, Settled
+from services.rules.usage import Usage
 from tests.services.metering.credit.ledger.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import (
     PRICES,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import AccountBalance, Checkpoint, Extend, Operation, Settle
+from services.rules.usage import Usage
 from tests.services.metering.credit.ledger.paper import LIFE_US, Ledger
 from tests.services.metering.samples import ACCOUNT, PRICES, adjust, extend, grant, request_id, reserve, sweep, void
 

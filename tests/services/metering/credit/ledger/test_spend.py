@@ -17,8 +17,8 @@ from services.metering.credit.ledger.spend import (
     SpendLimits,
     spend_id,
 )
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle
+from services.rules.usage import Usage
 from tests.services.metering.credit.ledger.paper import LIFE_US, Ledger
 from tests.services.metering.samples import (
     ACCOUNT,

@@ -1,7 +1,7 @@
 """The rules of a request that was never settled, and of what is said about it later."""
 
-from services.metering.credit.prices import Usage
 from services.metering.credit.records import HOUR_US, Settled, Swept
+from services.rules.usage import Usage
 from tests.services.metering.credit.ledger.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import extend, grant, reserve, settle, sweep, void
 

@@ -43,7 +43,7 @@ async def channels(
     """That of the edge, and that of a console."""
     check = AccessCheck(AccessTokenVerifier(SIGNER.public_key()), lambda: time.time_ns() // 1000)
     metering = MeteringServicer(database, writer, LocalLimiter(FakeClock()), RateLimits(Rate(3_000, 2)), log)
-    servicers = [metering, ChatOutcomeServicer(database, metering.key_totals)]
+    servicers = [metering, ChatOutcomeServicer(database)]
     listen, console = (f"unix:{socket_folder}/{name}.sock" for name in ("metering", "console"))
     server = RpcServer(listen, servicers, log, access=check, console_listen=console)
     await server.start()

@@ -16,6 +16,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.credit.batch import Writer
 from services.metering.reports.servicers.models import ReportServicer
+from services.rules.usage import Usage
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, model_call, reserve, settle
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -44,7 +45,7 @@ async def test_operator_is_told_charges_costs_and_what_is_outstanding(
     channel: grpc.aio.Channel, writer: Writer
 ) -> None:
     stub: Any = ReportServiceStub(channel)
-    call = model_call("acme", "large", 12, prompt_tokens=9)
+    call = model_call("acme", "large", 12, Usage(9, 2, 3))
     await ask_each(writer, grant(1_000), reserve(1), settle(1, prompt=5, completion=3, calls=[call]), reserve(2))
     groups = [pb.REPORT_GROUP_PROVIDER, pb.REPORT_GROUP_DAY, pb.REPORT_GROUP_ACCOUNT, pb.REPORT_GROUP_CLASS]
     answer = await stub.GetReport(asked(groups=groups))
@@ -58,7 +59,7 @@ async def test_operator_is_told_charges_costs_and_what_is_outstanding(
     assert charged.day.seconds % DAY_S == 0
     assert (charged.sums.charged_nanos, charged.sums.cost_nanos, charged.sums.uncosted_calls) == (40, 12, 0)
     # What the provider said beside what was charged.
-    assert (charged.sums.prompt_tokens, charged.sums.told_prompt_tokens) == (5, 9)
+    assert (charged.sums.usage.prompt_tokens, charged.sums.told_usage.prompt_tokens) == (5, 9)
     assert (granted.sums.granted_nanos, answer.total.granted_nanos) == (1_000, 1_000)
     assert not answer.HasField("summed_time")
     assert (answer.outstanding.live_holds, answer.outstanding.held_nanos) == (1, 100)

@@ -7,8 +7,7 @@ from services.chassis.database.database import Database
 from services.metering.credit.batch import Writer
 from services.metering.credit.records import DAY_US, HOUR_US
 from services.metering.credit.store.balances import read_balances
-from services.metering.reports.store import key_totals, usage
-from services.metering.reports.store.key_totals import KeyTotals
+from services.metering.reports.store import usage
 from services.metering.reports.store.usage import UsageReportQuery
 from services.metering.reports.usage import UsageRow
 from services.metering.statements.store import ledger_days
@@ -21,11 +20,6 @@ __all__ = ["calendar", "hasty"]
 PERIOD = (FIRST_US - DAY_US, FIRST_US + 400 * DAY_US)
 BY_CLASS = UsageReportQuery(ACCOUNT, *PERIOD, HOUR_US, group_by_key=False, group_by_class=True)
 BY_KEY = UsageReportQuery(ACCOUNT, *PERIOD, HOUR_US, group_by_key=True, group_by_class=True)
-
-
-@pytest.fixture(autouse=True)
-def same_time(calendar: Calendar, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_totals, "read_now_us", lambda connection: calendar.now_us)
 
 
 async def book(hasty: Writer, calendar: Calendar, number: int) -> None:
@@ -56,11 +50,10 @@ async def test_reports_from_the_sums_of_hours_are_those_of_the_counters(
     calendar: Calendar,
 ) -> None:
     await ask(hasty, grant(1_000_000))
-    totals = KeyTotals()
     for number in range(1, 14):
         await book(hasty, calendar, number)
-        found = totals_of(await list_usage(database, BY_CLASS, totals))
-        assert found == totals_of(await list_usage(database, BY_KEY, totals))
+        found = totals_of(await list_usage(database, BY_CLASS))
+        assert found == totals_of(await list_usage(database, BY_KEY))
         assert len(found) >= number
         listed = await list_days(database, ACCOUNT, *PERIOD, "")
         with database.transaction(writes=False) as connection:
@@ -80,14 +73,14 @@ async def test_a_whole_period_has_one_row_for_each_key(
     for number in range(1, 8):
         await book(hasty, calendar, number)
     whole = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False)
-    rows = await list_usage(database, whole, KeyTotals())
+    rows = await list_usage(database, whole)
     assert [(row.start_us, row.key_id) for row in rows] == [(PERIOD[0], f"key_{number}") for number in range(3)]
     chosen = UsageReportQuery(
         ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, key_ids=("key_1", "key_none")
     )
-    assert await list_usage(database, chosen, KeyTotals()) == [rows[1]]
+    assert await list_usage(database, chosen) == [rows[1]]
     everything = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=False, group_by_class=False)
-    [total] = await list_usage(database, everything, KeyTotals())
+    [total] = await list_usage(database, everything)
     assert total.cost_nanos == sum(row.cost_nanos for row in rows)
 
 

@@ -13,7 +13,6 @@ from services.chassis.database.database import Database
 from services.metering.credit.batch import Writer
 from services.metering.credit.records import DAY_US, HOUR_US
 from services.metering.credit.store.tables import holds, ledger
-from services.metering.reports.store.key_totals import KeyTotals
 from services.metering.reports.store.usage import UsageReportQuery
 from services.metering.statements import rules as statements
 from services.metering.statements.rules import StatementQuery
@@ -87,9 +86,9 @@ async def test_usage_by_local_day_adds_up_hours(
         ACCOUNT, FIRST_US, FIRST_US + 400 * DAY_US, HOUR_US, group_by_key=False, group_by_class=True
     )
     expected: dict[Any, int] = defaultdict(int)
-    for row in await list_usage(database, query, KeyTotals()):
+    for row in await list_usage(database, query):
         expected[local_day(row.start_us, zone)] += row.cost_nanos
-    rows = await list_usage(database, replace(query, bucket_us=DAY_US, time_zone=zone), KeyTotals())
+    rows = await list_usage(database, replace(query, bucket_us=DAY_US, time_zone=zone))
     assert {local_day(row.start_us, zone): row.cost_nanos for row in rows} == expected
     assert all(datetime.fromtimestamp(row.start_us / 1e6, ZoneInfo(zone or "UTC")).hour == 0 for row in rows)
     assert datetime.fromtimestamp(rows[0].start_us / 1e6, UTC).minute == 0

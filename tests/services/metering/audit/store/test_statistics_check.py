@@ -13,12 +13,12 @@ from tests.services.metering.samples import ask_each, grant, model_call, reserve
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ("UPDATE model_days SET charged_nanos = charged_nanos + 1 WHERE provider = 'acme'", "differ from its entries"),
-        ("UPDATE model_days SET granted_nanos = 0 WHERE granted_nanos > 0", "differ from its entries"),
-        ("UPDATE model_days SET cost_nanos = cost_nanos - 1 WHERE provider = 'acme'", "differ from its requests"),
-        ("UPDATE model_days SET provider = 'other' WHERE provider = 'acme'", "differ from its requests"),
-        ("DELETE FROM model_days WHERE provider = 'blau'", "differ from its"),
-        ("UPDATE holds SET model_calls = NULL", "differ from its requests"),
+        ("UPDATE usage_days SET charged_nanos = charged_nanos + 1 WHERE provider = 'acme'", "provider 'acme'"),
+        ("UPDATE usage_days SET granted_nanos = 0 WHERE granted_nanos > 0", "class ''"),
+        ("UPDATE usage_days SET cost_nanos = cost_nanos - 1 WHERE provider = 'acme'", "provider 'acme'"),
+        ("UPDATE usage_days SET provider = 'other' WHERE provider = 'acme'", "provider 'other'"),
+        ("DELETE FROM usage_days WHERE provider = 'blau'", "provider 'blau'"),
+        ("UPDATE holds SET model_calls = NULL", "provider ''"),
     ],
 )
 async def test_audit_finds_sums_that_differ(database: Database, writer: Writer, change: str, line: str) -> None:

@@ -1,19 +1,16 @@
-"""A chat that comes in by HTTP."""
+"""A chat that comes in by HTTP: what all dialects share. Each says how its body is read and how it is answered."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from edge.access.principals import Principals
-from edge.api.replies import StreamedReply, WholeReply
 from edge.backends.auth import Principal
-from edge.billing.hold import ChatHold
 from edge.chat.edge_state import EdgeState
 from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
-from edge.chat.reply import Reply
 from edge.wire.body_reader import announced_bytes, read_body
-from edge.wire.chat_request import ChatBody
-from edge.wire.completion_json import COMPLETION_PREFIX, Chunks, Completion
-from services.chassis.http.asgi import BODY, BODY_WRITER, Headers, HttpScope, Receive, Send
+from edge.wire.responses import error_body
+from services.chassis.errors import LegatoError
+from services.chassis.http.asgi import BODY, Headers, HttpScope, Receive, Send
 from services.chassis.http.body_progress import TimedReceive
 from services.chassis.load.fair_budget import BudgetShare
 
@@ -38,13 +35,10 @@ class HttpChat(IncomingChat):
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:
         return read_body(self.scope, TimedReceive(self._receive), memory)
 
-    def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
-        edge = self._edge
-        completion = f"{COMPLETION_PREFIX}{self.request_id}", int(edge.clock.now().timestamp()), hold.class_id
-        if not body.stream:
-            return WholeReply(self._send, Completion(*completion), body.ignored)
-        writer = self.scope[BODY_WRITER]
-        return StreamedReply(self._send, Chunks(*completion), body.ignored, writer, edge.keepalive_s)
-
     def note_rates(self, rates: Headers) -> None:
         self.scope["state"][REFUSAL_HEADERS] = rates
+
+    @staticmethod
+    def render_error(error: LegatoError, request_id: str) -> tuple[bytes, Headers]:
+        """Renders the body of a response to an error, and the headers of the dialect."""
+        return error_body(error), []

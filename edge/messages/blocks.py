@@ -1,0 +1,166 @@
+"""Renders Anthropic's messages, which are made of blocks, as messages of chat completions."""
+
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from edge.messages.fields import Message, MessageBlock
+from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
+from edge.wire.checked_json import decode_part, invalid, present
+from edge.wire.request_fields import NULL
+from services.chassis.sentence import Sentence
+from services.chassis.timing.yielder import Yielder
+
+_QUOTE, _BRACE, _BRACKET = b'"{['
+_EMPTY: Final = Raw(b'""')
+_TEXT: Final = Raw(b'"text"')
+# What a result begins with that is an error: chat completions have no other place for it.
+_ERROR: Final = b'"Error'
+_THOUGHTS: Final = ("thinking", "redacted_thinking")
+
+_encode = msgspec.json.encode
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_message_decoder = msgspec.json.Decoder(Message)
+_block_decoder = msgspec.json.Decoder(MessageBlock)
+
+# The fields of a part of a message, as JSON.
+_Part = dict[str, Raw]
+
+
+class ChatMessages:
+    def __init__(self, yielder: Yielder) -> None:
+        self.rendered: list[bytes] = []
+        # Names of what has no place in a chat.
+        self.ignored: set[str] = set()
+        self._yielder = yielder
+        # Messages and blocks.
+        self._elements = 0
+
+    async def add_system(self, content: Raw) -> None:
+        """Adds the instructions that stand before the messages."""
+        blocks = await self._blocks(content, "system")
+        if isinstance(blocks, Raw):
+            self._say("system", blocks)
+        elif blocks:
+            await self._add_said("system", blocks, "system")
+
+    async def add(self, messages: Raw) -> None:
+        if not present(messages):
+            raise invalid(Sentence("messages_missing"), "messages")
+        raw_messages = decode_part(_list_decoder, messages, "messages")
+        if not raw_messages:
+            raise invalid(Sentence("messages_empty"), "messages")
+        self._count(len(raw_messages), "messages")
+        for index, raw_message in enumerate(raw_messages):
+            message = decode_part(_message_decoder, raw_message, f"messages[{index}]")
+            place = f"messages[{index}].content"
+            blocks = await self._blocks(message.content, place)
+            if isinstance(blocks, Raw):
+                self._say(message.role, blocks)
+            elif message.role == "assistant":
+                await self._add_answer(blocks, place)
+            elif blocks:
+                await self._add_said(message.role, blocks, place)
+            else:
+                raise invalid(Sentence("content_empty", name=place), place)
+
+    async def _blocks(self, content: Raw, place: str) -> Raw | list[MessageBlock]:
+        """Returns a text, or the blocks of what is a list."""
+        kind = memoryview(content)[0]
+        if kind == _QUOTE:
+            await self._yielder.spend(len(memoryview(content)) + BYTES_PER_ELEMENT)
+            return content
+        if kind != _BRACKET:
+            raise invalid(Sentence("text_or_blocks_expected", name=place), place)
+        raw_blocks = decode_part(_list_decoder, content, place)
+        self._count(len(raw_blocks), place)
+        blocks = []
+        for index, raw_block in enumerate(raw_blocks):
+            blocks.append(decode_part(_block_decoder, raw_block, f"{place}[{index}]"))
+            await self._yielder.spend(len(memoryview(raw_block)) + BYTES_PER_ELEMENT)
+        return blocks
+
+    def _count(self, elements: int, place: str) -> None:
+        self._elements += elements
+        check_count(self._elements, place)
+
+    def _say(self, role: str, content: Raw | list[_Part], **fields: object) -> None:
+        self.rendered.append(_encode({"role": role, "content": content, **fields}))
+
+    async def _add_said(self, role: str, blocks: list[MessageBlock], place: str) -> None:
+        """Adds what a user or the system says. Results are messages of their own, which follow the calls."""
+        parts = []
+        for index, block in enumerate(blocks):
+            if role == "user" and block.type == "tool_result":
+                await self._add_result(block, f"{place}[{index}]")
+            else:
+                parts.append(_text(block, f"{place}[{index}]"))
+            await self._yielder.spend(BYTES_PER_ELEMENT)
+        if parts:
+            self._say(role, _content(parts))
+
+    async def _add_answer(self, blocks: list[MessageBlock], place: str) -> None:
+        parts, calls, thoughts = [], [], []
+        for index, block in enumerate(blocks):
+            if block.type == "tool_use":
+                calls.append(self._call(block, f"{place}[{index}]"))
+            elif block.type in _THOUGHTS:
+                thoughts.append(block)
+            else:
+                parts.append(_text(block, f"{place}[{index}]"))
+            await self._yielder.spend(BYTES_PER_ELEMENT)
+        fields: dict[str, object] = {"tool_calls": calls} if calls else {}
+        content = _content(parts) if parts else NULL if calls else _EMPTY
+        self._say("assistant", content, **fields, **_reasoning(thoughts))
+
+    def _call(self, block: MessageBlock, place: str) -> dict[str, object]:
+        if not block.id or not block.name:
+            raise invalid(Sentence("call_incomplete", name=place), place)
+        if not block.input or memoryview(block.input)[0] != _BRACE:
+            raise invalid(Sentence("object_expected", name=f"{place}.input"), f"{place}.input")
+        if _mark(block):
+            self.ignored.add("tool_use.cache_control")
+        function = {"name": block.name, "arguments": str(memoryview(block.input), "utf-8")}
+        return {"id": block.id, "type": "function", "function": function}
+
+    async def _add_result(self, block: MessageBlock, place: str) -> None:
+        if not block.tool_use_id:
+            raise invalid(Sentence("field_missing", name=f"{place}.tool_use_id"), f"{place}.tool_use_id")
+        content, place = block.content, f"{place}.content"
+        blocks = await self._blocks(content, place) if present(content) else _EMPTY
+        if isinstance(blocks, Raw):
+            parts = [_part(blocks)]
+        else:
+            parts = [_text(each, f"{place}[{index}]") for index, each in enumerate(blocks)] or [_part(_EMPTY)]
+        if block.is_error and not bytes(parts[0]["text"]).startswith(_ERROR):
+            parts[0]["text"] = Raw(_ERROR + b": " + bytes(parts[0]["text"])[1:])
+        parts[-1] |= _mark(block)
+        self._say("tool", _content(parts), tool_call_id=block.tool_use_id)
+
+
+def _reasoning(thoughts: list[MessageBlock]) -> dict[str, object]:
+    """Returns the fields of an assistant's message for its thoughts. No model is given them again, and none needs
+    them: another may serve the next turn."""
+    return {}
+
+
+def _text(block: MessageBlock, place: str) -> _Part:
+    if block.type != "text":
+        raise invalid(Sentence("block_refused", name=place), place)
+    if not block.text or memoryview(block.text)[0] != _QUOTE:
+        raise invalid(Sentence("text_expected", name=f"{place}.text"), f"{place}.text")
+    return _part(block.text) | _mark(block)
+
+
+def _part(text: Raw) -> _Part:
+    return {"type": _TEXT, "text": text}
+
+
+def _mark(block: MessageBlock) -> _Part:
+    return {"cache_control": block.cache_control} if present(block.cache_control) else {}
+
+
+def _content(parts: list[_Part]) -> Raw | list[_Part]:
+    """Returns the parts, or the text alone if there is nothing else to it."""
+    return parts[0]["text"] if len(parts) == 1 and "cache_control" not in parts[0] else parts

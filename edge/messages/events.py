@@ -1,0 +1,153 @@
+"""Renders the events of a streamed message.
+
+Blocks of content follow each other: one is stopped before the next is started. Pieces of a call are held back while
+those of an earlier one still come, as from models that make several at a time.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from edge.messages.errors import error_object
+from edge.messages.message_json import (
+    citation_object,
+    is_complete,
+    message_object,
+    stop_reason,
+    usage_object,
+)
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR, unpack_piece
+
+_PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
+_DELTA: Final = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b:'
+_DELTA_END: Final = b"}}\n\n"
+
+_encode = msgspec.json.encode
+
+
+class MessageEvents:
+    def __init__(self, message_id: str, class_id: str, request_id: str, *, tells_edits: bool = False) -> None:
+        self._message_id = message_id
+        self._class_id = class_id
+        self._request_id = request_id
+        self._tells_edits = tells_edits
+        self._has_begun = False
+        self._is_refused = False
+        # The number of the block that is open, or was last.
+        self._block = -1
+        # What comes before the text of a piece if a block of text is open, and between two.
+        self._text_head = self._between_texts = b""
+        # The index of the call whose block is open, and its arguments up to now.
+        self._call: int | None = None
+        self._arguments: list[str] = []
+        # Pieces of later calls, and texts that come after a call.
+        self._waiting: list[router.ToolCallDelta] = []
+        self._late_texts: list[str] = []
+        self._citations: list[router.Citation] = []
+
+    def opening(self, response: router.ChatResponse | None) -> bytes:
+        """Renders the start of the message, once."""
+        if self._has_begun:
+            return b""
+        self._has_begun = True
+        message = message_object(self._message_id, self._class_id, [])
+        # What is known so far. The last event tells the counts of the whole answer.
+        message["usage"] = usage_object(Usage(prompt_tokens=0 if response is None else response.prompt_tokens))
+        return _event("message_start", message=message)
+
+    def sign_of_life(self) -> bytes:
+        return self.opening(None) + _PING
+
+    def deltas(self, response: router.ChatResponse) -> bytes:
+        self._is_refused = self._is_refused or response.refusal
+        events = b""
+        if self._call is not None:
+            self._late_texts += response.contents
+        elif response.contents:
+            events = self._texts(response.contents)
+        for delta in response.tool_calls:
+            events += self._call_delta(delta)
+        return events
+
+    def _texts(self, texts: Iterable[str]) -> bytes:
+        events = b""
+        if not self._text_head:
+            events = self._start({"type": "text", "text": ""})
+            self._text_head = _DELTA % (self._block, b'text_delta","text"')
+            self._between_texts = _DELTA_END + self._text_head
+        return events + self._text_head + self._between_texts.join(map(_encode, texts)) + _DELTA_END
+
+    def packed(self, packed: bytes) -> bytes:
+        """Renders a packed piece."""
+        if not self._text_head:
+            return self.deltas(unpack_piece(packed))
+        return self._text_head + packed[PACKED_HEAD_BYTES:].replace(SEPARATOR, self._between_texts) + _DELTA_END
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        """Adds citations to the block of text, before it is stopped."""
+        self._citations = list(citations)
+
+    def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        events = self._release(is_over=True)
+        if self._late_texts:
+            events += self._texts(self._late_texts)
+        if self._text_head:
+            for citation in self._citations:
+                cited = {"type": "citations_delta", "citation": citation_object(citation)}
+                events += _event("content_block_delta", index=self._block, delta=cited)
+        events += self._stop()
+        reason = stop_reason(finish_reason, is_refused=self._is_refused)
+        told = {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage_object(usage, cut_by)}
+        if self._tells_edits:
+            told["context_management"] = {"applied_edits": []}
+        events += _event("message_delta", **told)
+        return events + _event("message_stop")
+
+    def failure(self, error: LegatoError) -> bytes:
+        """Renders the last event of a stream that failed."""
+        return b"event: error\ndata: %b\n\n" % _encode(error_object(error, self._request_id))
+
+    def _call_delta(self, delta: router.ToolCallDelta) -> bytes:
+        if delta.index == self._call:
+            events = self._add_arguments(delta.arguments)
+            return events + self._release() if self._waiting else events
+        self._waiting.append(delta)
+        return self._release()
+
+    def _release(self, *, is_over: bool = False) -> bytes:
+        """Renders pieces that waited, as far as the calls before them are complete, or the answer is over."""
+        events = b""
+        while self._waiting and (is_over or self._call is None or is_complete("".join(self._arguments))):
+            index = min(delta.index for delta in self._waiting)
+            released = [delta for delta in self._waiting if delta.index == index]
+            self._waiting = [delta for delta in self._waiting if delta.index != index]
+            events += self._start({"type": "tool_use", "id": released[0].id, "name": released[0].name, "input": {}})
+            self._call, self._arguments = index, []
+            for delta in released:
+                events += self._add_arguments(delta.arguments)
+        return events
+
+    def _add_arguments(self, arguments: str) -> bytes:
+        self._arguments.append(arguments)
+        return _DELTA % (self._block, b'input_json_delta","partial_json"') + _encode(arguments) + _DELTA_END
+
+    def _start(self, block: dict[str, object]) -> bytes:
+        events = self._stop()
+        self._block += 1
+        events += _event("content_block_start", index=self._block, content_block=block)
+        return events if self._block else events + _PING
+
+    def _stop(self) -> bytes:
+        """Stops the block that is open, if one is."""
+        if not self._text_head and self._call is None:
+            return b""
+        self._text_head, self._call = b"", None
+        return _event("content_block_stop", index=self._block)
+
+
+def _event(kind: str, **fields: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **fields}))

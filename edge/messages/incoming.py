@@ -1,0 +1,79 @@
+"""A chat that comes in by Anthropic's Messages, and the way its answer is written."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from edge.billing.hold import ChatHold
+from edge.chat.reply import Reply
+from edge.http.http_chat import HttpChat
+from edge.http.replies import HttpReply, StreamedHttpReply, WholeHttpReply
+from edge.messages.errors import render_error, request_id_header
+from edge.messages.events import MessageEvents
+from edge.messages.message_json import MESSAGE_PREFIX, WholeMessage
+from edge.messages.request import RenderedChat, render_chat
+from edge.wire.body_reader import check_size
+from edge.wire.chat_request import ChatBody
+from edge.wire.checked_json import MOST_NAMES, OTHERS
+from services.chassis.errors import LegatoError
+from services.chassis.http.asgi import BODY_WRITER, Headers, Send
+from services.chassis.http.response_writer import ResponseWriter
+from services.chassis.load.fair_budget import BudgetShare
+
+_BETA_HEADER: Final = b"anthropic-beta"
+_BETA: Final = re.compile(r"(?P<name>[a-z0-9-]{1,48}?)-\d{4}-?\d{2}-?\d{2}")
+# What they ask for is done, needs nothing to be done, or is told by a field of the request.
+_KNOWN_BETAS: Final = frozenset((
+    "claude-code", "context-management", "effort", "extended-cache-ttl", "fine-grained-tool-streaming",
+    "interleaved-thinking", "prompt-caching", "prompt-caching-scope", "structured-outputs", "token-counting", "tools",
+))  # fmt: skip
+
+
+class MessagesChat(HttpChat):
+    _rendered: RenderedChat
+
+    async def read(self, memory: BudgetShare) -> bytes:
+        self._rendered = rendered = await render_chat(await super().read(memory))
+        body, rendered.body = rendered.body, b""
+        check_size(len(body))
+        memory.grow_to(len(body))
+        return body
+
+    def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
+        edge, request_id, tells_edits = self._edge, self.request_id, self._rendered.tells_edits
+        ignored = (*unknown_betas(self.scope["headers"]), *self._rendered.ignored, *body.ignored)
+        message_id = f"{MESSAGE_PREFIX}{request_id}"
+        reply: HttpReply
+        if body.stream:
+            events = MessageEvents(message_id, hold.class_id, request_id, tells_edits=tells_edits)
+            reply = EventReply(self._send, events, ignored, self.scope[BODY_WRITER], edge.keepalive_s)
+        else:
+            whole = WholeMessage(message_id, hold.class_id, tells_edits=tells_edits)
+            reply = WholeHttpReply(self._send, whole, ignored)
+        reply.put_headers(request_id_header(request_id))
+        return reply
+
+    @staticmethod
+    def render_error(error: LegatoError, request_id: str) -> tuple[bytes, Headers]:
+        return render_error(error, request_id)
+
+
+class EventReply(StreamedHttpReply):
+    def __init__(
+        self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
+    ) -> None:
+        super().__init__(send, events, ignored, writer, keepalive_s)
+        self._message_events = events
+
+    def write_packed(self, packed: bytes) -> None:
+        self._writer.write(self._message_events.packed(packed))
+
+
+def unknown_betas(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
+    """Returns the betas of a request that are not known here."""
+    given = b",".join(value for name, value in headers if name == _BETA_HEADER)
+    names = [name.strip() for name in given.decode("latin-1").split(",")]
+    read = [(name, _BETA.fullmatch(name)) for name in names if name]
+    unknown = [name for name, beta in read if beta is not None and beta["name"] not in _KNOWN_BETAS]
+    others = any(beta is None for _, beta in read) or len(unknown) > MOST_NAMES
+    return [*unknown[:MOST_NAMES], *([OTHERS] if others else [])]

@@ -1,0 +1,172 @@
+"""Renders the body of `/v1/messages` as that of `/v1/chat/completions`, so that both have one validation.
+
+Errors name places of what the client sent, so all whose place is another in the chat is checked here. Fields of the
+same name and meaning are passed on as they are.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from edge.messages.blocks import ChatMessages
+from edge.messages.fields import (
+    ContextManagement,
+    GivenTool,
+    MessagesBody,
+    MessagesBodyOfKnownFields,
+    OutputConfig,
+    Thinking,
+    ToolChoice,
+)
+from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, check_tool_count
+from edge.wire.checked_json import SLICE_BYTES, check_utf8, decode_known, decode_part, invalid, present
+from edge.wire.request_fields import NULL
+from edge.wire.value_limit import check_values
+from services.chassis.sentence import Sentence
+from services.chassis.timing.yielder import Yielder
+
+_SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
+_REFUSED: Final = ("compaction", "container", "inference_geo", "mcp_servers", "thread")
+# Thoughts of earlier turns are not sent to models, so there are none to clear.
+_DONE_EDITS: Final = "clear_thinking_"
+_TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+_BRACE: Final = ord("{")
+_SCHEMA_PLACE: Final = "output_config.format.schema"
+
+_encode = msgspec.json.encode
+_strict_decoder: msgspec.json.Decoder[MessagesBody] = msgspec.json.Decoder(MessagesBodyOfKnownFields)
+_body_decoder = msgspec.json.Decoder(MessagesBody)
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_tool_decoder = msgspec.json.Decoder(GivenTool)
+
+
+@dataclass(slots=True, repr=False)
+class RenderedChat:
+    """A request to `/v1/messages` in the terms of chat completions."""
+
+    body: bytes
+    # What is not passed on, and not known to chat completions either.
+    ignored: Collection[str] = ()
+    # The client is told which edits were applied to the context: none.
+    tells_edits: bool = False
+
+
+async def render_chat(body: bytes) -> RenderedChat:
+    yielder = Yielder(SLICE_BYTES)
+    if len(body) > SLICE_BYTES or not body.isascii():
+        await check_utf8(body, yielder)
+    await check_values(body, yielder)
+    decoded, ignored = decode_known(body, _strict_decoder, _body_decoder)
+    await yielder.spend(len(body))
+    _refuse_what_is_not_offered(decoded)
+    fields = _parameters(decoded)
+    fields_json = [_encode(fields)[1:-1]] if fields else []
+    messages = ChatMessages(yielder)
+    if system := present(decoded.system):
+        await messages.add_system(Raw(system))
+    await messages.add(decoded.messages)
+    fields_json.append(b'"messages":[%b]' % b",".join(messages.rendered))
+    others = [*ignored, *messages.ignored]
+    if tools := present(decoded.tools):
+        tools_json, of_tools = await _tools(Raw(tools), yielder)
+        fields_json.append(b'"tools":[%b]' % b",".join(tools_json))
+        others += of_tools
+    rendered = b"{%b}" % b",".join(fields_json)
+    return RenderedChat(rendered, others, decoded.context_management is not None)
+
+
+def _refuse_what_is_not_offered(body: MessagesBody) -> None:
+    for name in _REFUSED:
+        if present(getattr(body, name)) not in (b"", b"[]"):
+            raise invalid(Sentence("messages_field_refused", name=name), name)
+    _check_edits(body.context_management)
+
+
+def _check_edits(management: ContextManagement | None) -> None:
+    for index, edit in enumerate(management.edits if management is not None else ()):
+        if not edit.type.startswith(_DONE_EDITS):
+            place = f"context_management.edits[{index}]"
+            raise invalid(Sentence("context_edit_refused", name=place), place)
+
+
+def _parameters(body: MessagesBody) -> dict[str, object]:
+    given = {name: getattr(body, name) for name in _SAME}
+    fields: dict[str, object] = {name: value for name, value in given.items() if present(value)}
+    if body.stop_sequences:
+        fields["stop"] = body.stop_sequences
+    config = body.output_config or OutputConfig()
+    fields |= _reasoning(body.thinking, config.effort)
+    if (wanted := config.format or body.output_format) is not None:
+        if not _is_object(wanted.schema):
+            raise invalid(Sentence("schema_expected", name=_SCHEMA_PLACE), _SCHEMA_PLACE)
+        schema = {"name": "answer", "schema": wanted.schema, "strict": True}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if body.tool_choice is not None:
+        fields |= _tool_choice(body.tool_choice)
+    return fields
+
+
+def _reasoning(thinking: Thinking | None, effort: str | None) -> dict[str, object]:
+    if thinking is not None and thinking.type == "disabled":
+        return {"reasoning_effort": "none"}
+    fields: dict[str, object] = {} if effort is None else {"reasoning_effort": effort}
+    if thinking is not None and thinking.budget_tokens:
+        fields["reasoning"] = {"max_tokens": thinking.budget_tokens}
+    return fields
+
+
+def _tool_choice(choice: ToolChoice) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if choice.type != "tool":
+        fields["tool_choice"] = _TOOL_CHOICES[choice.type]
+    elif choice.name:
+        fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+    else:
+        raise invalid(Sentence("field_missing", name="tool_choice.name"), "tool_choice.name")
+    if choice.disable_parallel_tool_use is not None:
+        fields["parallel_tool_calls"] = not choice.disable_parallel_tool_use
+    return fields
+
+
+async def _tools(raw: Raw, yielder: Yielder) -> tuple[list[bytes], set[str]]:
+    """Returns the tools, and the names of what is not passed on."""
+    rendered: list[bytes] = []
+    ignored: set[str] = set()
+    raw_tools = decode_part(_list_decoder, raw, "tools")
+    check_tool_count(len(raw_tools))
+    for index, raw_tool in enumerate(raw_tools):
+        place = f"tools[{index}]"
+        tool = decode_part(_tool_decoder, raw_tool, place)
+        rendered.append(_encode(_function(tool, place)))
+        if present(tool.input_examples):
+            ignored.add("input_examples")
+        await yielder.spend(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT)
+    return rendered, ignored
+
+
+def _function(tool: GivenTool, place: str) -> dict[str, object]:
+    if tool.type not in (None, "custom"):
+        raise invalid(Sentence("server_tool_refused", name=f"{place}.type"), f"{place}.type")
+    if tool.defer_loading:
+        raise invalid(Sentence("deferred_tool_refused", name=f"{place}.defer_loading"), f"{place}.defer_loading")
+    if not TOOL_NAME.fullmatch(tool.name):
+        raise invalid(Sentence("function_name_invalid"), f"{place}.name")
+    if not _is_object(tool.input_schema):
+        raise invalid(Sentence("schema_expected", name=f"{place}.input_schema"), f"{place}.input_schema")
+    function: dict[str, object] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    function["parameters"] = tool.input_schema
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    fields: dict[str, object] = {"type": "function", "function": function}
+    if present(tool.cache_control):
+        fields["cache_control"] = tool.cache_control
+    return fields
+
+
+def _is_object(value: Raw) -> bool:
+    return bool(value) and value != NULL and memoryview(value)[0] == _BRACE

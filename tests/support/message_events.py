@@ -1,0 +1,58 @@
+"""Reads Anthropic's answers strictly: by the types of its own client, without any field that these do not have."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from pydantic import BaseModel, TypeAdapter
+
+_events: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
+
+# Ours: what cut an answer off, and the fields of the error table.
+OURS = {"x-legato-end"}
+
+
+def split_events(stream: bytes) -> list[tuple[str, Any]]:
+    """Returns the name and the data of each event."""
+    *events, rest = stream.decode().split("\n\n")
+    assert rest == ""
+    found = []
+    for event in events:
+        kind, data = event.split("\n")
+        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def read_events(stream: bytes) -> list[Any]:
+    """Returns the events that the client's types know. Pings have none; they are told by their name."""
+    read: list[Any] = []
+    for kind, data in split_events(stream):
+        assert data["type"] == kind
+        if kind == "ping":
+            assert data == {"type": "ping"}
+            continue
+        event = _events.validate_python(data)
+        assert [*_unknown_fields(event)] == [], data
+        read.append(event)
+    return read
+
+
+def read_message(body: bytes) -> BetaMessage:
+    message = BetaMessage.model_validate_json(body)
+    assert [*_unknown_fields(message)] == []
+    return message
+
+
+def kinds_of(stream: bytes) -> list[str]:
+    return [kind for kind, _ in split_events(stream)]
+
+
+def _unknown_fields(part: object) -> Iterator[str]:
+    if isinstance(part, BaseModel):
+        yield from (part.model_extra or {}).keys() - OURS
+        for name in type(part).model_fields:
+            yield from _unknown_fields(getattr(part, name))
+    elif isinstance(part, list):
+        for each in part:
+            yield from _unknown_fields(each)
