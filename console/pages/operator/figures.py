@@ -1,4 +1,4 @@
-"""What changes on a page while it is open, and what needs a look there."""
+"""The texts that change on a page while it is open, and the findings that need a look there."""
 
 import math
 from typing import Final, NamedTuple

@@ -58,7 +58,7 @@ class ModelRow:
 
     @property
     def target(self) -> pb.Target:
-        """What is the same at all of them."""
+        """The model at the first of them, for what is the same at all."""
         return self.at[0][1]
 
     @property

@@ -45,7 +45,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the page shows of the processes and of the routers."""
+    """The processes and the models as the page shows them."""
 
     status: Status
     routers: list[RouterRoutes]
@@ -56,7 +56,7 @@ class Shown:
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """By the name under which the page shows them."""
+        """All figures, by the names under which the page shows them."""
         tables = [self.models, *(table for _address, table in self.by_router)]
         return self.status.figures | dict(figure for table in tables for row in table.rows for figure in row.figures)
 

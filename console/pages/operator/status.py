@@ -1,4 +1,4 @@
-"""What processes tell of themselves: the figures of each and of all together, and what needs a look."""
+"""The status of processes, by what they tell of themselves: figures of each and of all, and what needs a look."""
 
 import math
 from collections import Counter
