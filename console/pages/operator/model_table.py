@@ -106,7 +106,7 @@ class ModelRow:
         yield f"{self.name} state", Figure(_(words), kind)
         yield f"{self.name} differences", Figure(self._differences())
         yield f"{self.name} running", self._running()
-        yield f"{self.name} first token", Figure(self._first_token())
+        yield f"{self.name} latency", Figure(self._first_token())
         recent = _failed(*self.recent_counts) if self.has_recent_counts else NONE
         yield f"{self.name} recent", Figure(recent, "warn" if self.health == FAILS_OFTEN else "")
         yield f"{self.name} counted", Figure(_failed(*self.counts))

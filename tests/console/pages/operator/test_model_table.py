@@ -95,7 +95,7 @@ def test_models_of_a_router_that_does_not_count_five_minutes_are_judged_by_all_c
 def test_median_times_are_shown_from_the_fastest_router_to_the_slowest() -> None:
     for medians_s, shown in (((), "\N{EN DASH}"), ((0.25, 0.25), "250 ms"), ((0.4, 0.25, 0.3), "250\N{EN DASH}400 ms")):
         routers = [[model(median_latency_s=median_s)] for median_s in medians_s] or [[model()]]
-        assert figures_of(*routers)[f"{MAIN} first token"].text == shown
+        assert figures_of(*routers)[f"{MAIN} latency"].text == shown
 
 
 def test_routers_with_different_routes_have_each_model_in_its_place_once() -> None:
