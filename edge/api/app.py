@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from edge.api import chat, messages, models, not_offered, openapi, usage
+from edge.api import chat, messages, models, not_offered, openapi, responses, usage
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.errors import UnexpectedErrorMiddleware, answer_error
 from edge.chat.edge_state import EdgeState
@@ -16,7 +16,8 @@ from edge.wire.origins import ANY_ORIGIN
 from services.chassis.errors import LegatoError
 from services.chassis.http.request_id import RequestIdMiddleware
 
-ROUTERS: Final = (chat.router, messages.router, models.router, usage.router, openapi.router, not_offered.router)
+_CHATS: Final = (chat.router, messages.router, responses.router)
+ROUTERS: Final = (*_CHATS, models.router, usage.router, openapi.router, not_offered.router)
 
 # FastAPI's own logs quote exceptions, which may quote messages, and its traces would double ours.
 _NO_TELEMETRY: Final[Any] = {

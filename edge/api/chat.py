@@ -39,7 +39,7 @@ class ChatMiddleware:
 router = APIRouter(tags=["Chat"])
 
 
-def _schema(name: str) -> dict[str, str]:
+def schema_ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -54,7 +54,7 @@ _EVENT: Final = {
                 {
                     "type": "string",
                     "contentMediaType": JSON,
-                    "contentSchema": {"anyOf": [_schema("ChatCompletionChunk"), _schema("ErrorBody")]},
+                    "contentSchema": {"anyOf": [schema_ref("ChatCompletionChunk"), schema_ref("ErrorBody")]},
                 },
             ]
         },
@@ -71,7 +71,7 @@ _ANSWER: Final = {
     "headers": header_refs(*RATE_HEADERS, "x-legato-max-tokens", "x-legato-attempt", "x-legato-ignored"),
     "content": {
         JSON: {
-            "schema": _schema("ChatCompletion"),
+            "schema": schema_ref("ChatCompletion"),
             "examples": example_values(
                 {"answer": examples.COMPLETION, "tool_call": examples.COMPLETION_WITH_TOOL_CALL}
             ),
@@ -83,7 +83,7 @@ _BODY: Final = {
     "required": True,
     "content": {
         JSON: {
-            "schema": _schema("ChatRequest"),
+            "schema": schema_ref("ChatRequest"),
             "examples": example_values(
                 {"whole": examples.CHAT, "streamed": examples.STREAMED_CHAT, "tools": examples.CHAT_WITH_TOOLS}
             ),

@@ -7,7 +7,13 @@ from edge.api.completions import CompletionChat
 from edge.http.http_chat import HttpChat
 from edge.messages.errors import MESSAGES_PATH
 from edge.messages.incoming import MessagesChat
+from edge.responses.incoming import ResponseChat
 
 COMPLETIONS_PATH: Final = "/v1/chat/completions"
+RESPONSES_PATH: Final = "/v1/responses"
 
-CHATS: Final[Mapping[str, type[HttpChat]]] = {COMPLETIONS_PATH: CompletionChat, MESSAGES_PATH: MessagesChat}
+CHATS: Final[Mapping[str, type[HttpChat]]] = {
+    COMPLETIONS_PATH: CompletionChat,
+    MESSAGES_PATH: MessagesChat,
+    RESPONSES_PATH: ResponseChat,
+}

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edge.api.dialects import CHATS
 from edge.chat.edge_state import EdgeState
 from edge.http.http_chat import REFUSAL_HEADERS
 from edge.messages.errors import is_for_messages, render_error
@@ -76,6 +77,8 @@ class UnexpectedErrorMiddleware:
 def _to_refusal(request: Request, edge: EdgeState, error: Exception) -> LegatoError:
     match error:
         case LegatoError():
+            if (chat := CHATS.get(request.scope["path"])) is not None:
+                error.param = chat.name_param(error.param)
             return error
         case RequestValidationError():
             return _invalid_parameter(error)

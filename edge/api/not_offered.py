@@ -15,6 +15,5 @@ router = APIRouter(prefix="/v1", tags=["Not offered"], responses=errors(Reason.E
 
 @router.post("/embeddings", summary="Refused: embeddings are not offered", operation_id="createEmbedding")
 @router.post("/completions", summary="Refused: use chat completions", operation_id="createCompletion")
-@router.post("/responses", summary="Refused: use chat completions", operation_id="createResponse")
 async def refuse(principal: Annotated[Principal, Security(identified_key)]) -> None:
     raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, Sentence("endpoint_not_offered"))

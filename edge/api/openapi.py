@@ -8,7 +8,8 @@ import re
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request
+from fastapi import Response as HttpResponse
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from starlette.staticfiles import StaticFiles
@@ -16,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import HEADERS, NULL, errors, header_refs, replace_in
 from edge.api.messages_schema import MessageAnswer, MessagesRequest
+from edge.api.response_schema import Response, ResponseEvent, ResponseRequest
 from services.chassis.http.security_headers import security_headers
 
 _REF: Final = "#/components/schemas/{name}"
@@ -23,6 +25,17 @@ _REF: Final = "#/components/schemas/{name}"
 _VALIDATION_STATUS: Final = "422"
 _VALIDATION_SCHEMAS: Final = ("HTTPValidationError", "ValidationError")
 _ASSETS: Final = "/docs/assets"
+# The bodies of chats, in each dialect.
+_STRUCTS: Final = (
+    ChatRequest,
+    ChatCompletion,
+    ChatCompletionChunk,
+    MessagesRequest,
+    MessageAnswer,
+    ResponseRequest,
+    Response,
+    ResponseEvent,
+)
 
 router = APIRouter()
 docs_router = APIRouter(include_in_schema=False)
@@ -35,13 +48,13 @@ docs_router = APIRouter(include_in_schema=False)
     tags=["Description"],
     responses={200: {"headers": header_refs()}, **errors(needs_key=False, needs_scope=False)},
 )
-async def get_openapi_document(request: Request) -> Response:
+async def get_openapi_document(request: Request) -> HttpResponse:
     """Needs no key."""
     app: FastAPI = request.app
     if app.openapi_schema is None:
         # It takes a tenth of a second, which other requests must not wait for.
         await asyncio.to_thread(app.openapi)
-    return Response(app.state.openapi_json, media_type="application/json")
+    return HttpResponse(app.state.openapi_json, media_type="application/json")
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -62,8 +75,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     components = document["components"]
     for name in _VALIDATION_SCHEMAS:
         components["schemas"].pop(name, None)
-    described = (ChatRequest, ChatCompletion, ChatCompletionChunk, MessagesRequest, MessageAnswer)
-    _, structs = msgspec.json.schema_components(described, ref_template=_REF)
+    _, structs = msgspec.json.schema_components(_STRUCTS, ref_template=_REF)
     components["schemas"] = dict(sorted({**components["schemas"], **_without_null_defaults(structs)}.items()))
     components["headers"] = HEADERS
     complete: dict[str, Any] = replace_in(document, NULL, None)
@@ -92,7 +104,7 @@ def _without_null_defaults(schema: Any) -> Any:
 
 
 @docs_router.get("/docs")
-async def get_docs() -> Response:
+async def get_docs() -> HttpResponse:
     page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="Legato API",

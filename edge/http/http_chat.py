@@ -32,6 +32,11 @@ class HttpChat(IncomingChat):
     def identify(self, principals: Principals) -> Awaitable[Principal]:
         return principals.identify(self.scope, INFERENCE)
 
+    @staticmethod
+    def name_param(param: str | None) -> str | None:
+        """Returns the name that a field of chat completions has in the dialect."""
+        return param
+
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:
         return read_body(self.scope, TimedReceive(self._receive), memory)
 

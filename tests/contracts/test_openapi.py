@@ -12,10 +12,13 @@ from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatReques
 from edge.api.description import EXAMPLES, ErrorBody
 from edge.api.messages import MessageErrorBody
 from edge.api.messages_schema import MessageAnswer, MessagesRequest
+from edge.api.response_schema import Response, ResponseEvent, ResponseRequest
+from edge.api.responses import EVENTS
 from services.chassis.errors import Reason
 
 DOCUMENT = EdgeApp(cast(Any, None)).openapi()
 CHAT = DOCUMENT["paths"]["/v1/chat/completions"]["post"]
+RESPONSE = DOCUMENT["paths"]["/v1/responses"]["post"]
 MESSAGE = DOCUMENT["paths"]["/v1/messages"]["post"]
 
 
@@ -60,6 +63,8 @@ def test_every_operation_but_the_description_needs_a_key_and_names_its_scope() -
     [
         (CHAT["requestBody"]["content"], ChatRequest),
         (CHAT["responses"]["200"]["content"], ChatCompletion),
+        (RESPONSE["requestBody"]["content"], ResponseRequest),
+        (RESPONSE["responses"]["200"]["content"], Response),
         (MESSAGE["requestBody"]["content"], MessagesRequest),
         (MESSAGE["responses"]["200"]["content"], MessageAnswer),
     ],
@@ -77,6 +82,13 @@ def test_examples_of_events_are_what_they_show() -> None:
     examples = CHAT["responses"]["200"]["content"]["text/event-stream"]["examples"]
     assert [*examples.values()][-1] == {"value": {"data": "[DONE]"}}
     assert len(examples) == len(CHUNKS) + 1
+
+
+def test_examples_of_a_responses_events_are_what_they_show() -> None:
+    found = [msgspec.json.decode(event, type=ResponseEvent) for event in EVENTS]
+    assert (found[0].type, found[-1].type) == ("response.created", "response.completed")
+    examples = RESPONSE["responses"]["200"]["content"]["text/event-stream"]["examples"]
+    assert [example["value"]["event"] for example in examples.values()] == [event.type for event in found]
 
 
 def test_no_field_is_left_without_a_type() -> None:

@@ -47,7 +47,7 @@ class RequestChoice:
 async def show(visit: Visit) -> Response:
     if wanted := visit.query.get("id", "").strip().lower():
         # As clients show it, and as responses have it.
-        request_id = wanted.removeprefix("chatcmpl-").removeprefix("req_").replace("-", "")
+        request_id = wanted.removeprefix("chatcmpl-").removeprefix("resp_").removeprefix("req_").replace("-", "")
         is_id = REQUEST_ID.fullmatch(request_id) is not None
         return visit.redirect(f"/requests/{request_id}") if is_id else _unknown(visit, wanted)
     choice = await _choice_in(visit)

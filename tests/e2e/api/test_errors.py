@@ -90,7 +90,6 @@ def test_not_offered_404(client: openai.OpenAI) -> None:
     for create, asked in (
         (client.embeddings.create, {"input": "text"}),
         (client.completions.create, {"prompt": "text"}),
-        (client.responses.create, {"input": "text"}),
     ):
         with pytest.raises(openai.NotFoundError) as raised:
             create(model="mezzo", **asked)

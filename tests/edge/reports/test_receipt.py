@@ -42,7 +42,7 @@ class Books:
         return self.found
 
 
-@pytest.mark.parametrize("request_id", [REQUEST_ID, f"chatcmpl-{REQUEST_ID}"])
+@pytest.mark.parametrize("request_id", [REQUEST_ID, f"chatcmpl-{REQUEST_ID}", f"resp_{REQUEST_ID}"])
 async def test_receipt_is_found_by_the_id_of_the_request_or_of_its_completion(request_id: str) -> None:
     receipt = await get_request(edge_with(Books("key_r2")), ANN, request_id)
     assert receipt == pb.GetRequestResponse(

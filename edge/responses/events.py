@@ -1,0 +1,117 @@
+"""Renders an answer as a response: as typed events with sequence numbers, or as one object."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from edge.responses.output import IN_PROGRESS, REFUSAL, TEXT, Output, OutputPart
+from edge.responses.request import rename_param
+from edge.responses.tools import OfferedTools
+from edge.wire.response_json import ResponseObject, end_status
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+from services.chassis.http.response_writer import COMMENT
+
+# OpenAI's codes for errors of ours, by their status; others have the code of the error table.
+_CODES: Final = {429: "rate_limit_exceeded", 500: "server_error", 502: "server_error", 503: "server_error"}
+
+_encode = msgspec.json.encode
+
+
+class ResponseEvents:
+    def __init__(self, response: ResponseObject, tools: OfferedTools) -> None:
+        self._response = response
+        self._output = Output(response.request_id, tools, self._emit)
+        self._events: list[bytes] = []
+        self._sequence_number = 0
+        # The part that texts are added to, and its event up to the text.
+        self._part: OutputPart | None = None
+        self._delta_head = b""
+
+    def opening(self, response: router.ChatResponse | None) -> bytes:
+        begun = self._response.render(IN_PROGRESS)
+        self._emit("created", {"response": begun})
+        self._emit("in_progress", {"response": begun})
+        return self._take()
+
+    def deltas(self, response: router.ChatResponse) -> bytes:
+        if response.contents:
+            self.add_texts([_encode(text) for text in response.contents], REFUSAL if response.refusal else TEXT)
+        self._output.add_calls(response.tool_calls)
+        return self._take()
+
+    def texts(self, texts_json: Sequence[bytes]) -> bytes:
+        self.add_texts(texts_json, TEXT)
+        return self._take()
+
+    def add_texts(self, texts_json: Sequence[bytes], kind: str) -> None:
+        part = self._output.open_part(kind)
+        if part is not self._part:
+            self._part = part
+            name = f"response.{part.kind}.delta"
+            place = _encode({"type": name, **part.place, **({"logprobs": []} if kind == TEXT else {})})
+            self._delta_head = b'event: %b\ndata: %b,"delta":' % (name.encode(), place[:-1])
+        for text_json in texts_json:
+            part.pieces.append(text_json[1:-1])
+            self._events.append(
+                b'%b%b,"sequence_number":%d}\n\n' % (self._delta_head, text_json, self._sequence_number)
+            )
+            self._sequence_number += 1
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._output.cite(citations)
+
+    def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        status = end_status(finish_reason)
+        self._output.end(status)
+        ended = self._response.render_end(self._output.render(status), finish_reason, usage, cut_by)
+        self._emit(status, {"response": ended})
+        return self._take()
+
+    def failure(self, error: LegatoError) -> bytes:
+        """Renders both events of a failure: official clients raise the first, and agents wait for the second."""
+        opening = self.opening(None) if not self._sequence_number else b""
+        code = _CODES.get(error.wire.http_status, error.wire.code)
+        told = {"code": code, "message": error.message, "param": rename_param(error.param)}
+        self._emit("error", {**told, "error": {"type": error.wire.type, **told}}, prefix="")
+        failed = {"code": code, "message": error.message}
+        self._emit(
+            "failed", {"response": self._response.render("failed", self._output.render("incomplete"), error=failed)}
+        )
+        return opening + self._take()
+
+    def sign_of_life(self) -> bytes:
+        return COMMENT
+
+    def _emit(self, name: str, fields: dict[str, object], prefix: str = "response.") -> None:
+        kind = prefix + name
+        data = _encode({"type": kind, **fields, "sequence_number": self._sequence_number})
+        self._sequence_number += 1
+        self._events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
+
+    def _take(self) -> bytes:
+        events, self._events = self._events, []
+        return b"".join(events)
+
+
+class GatheredResponse:
+    """The response object of an answer that is not streamed."""
+
+    def __init__(self, response: ResponseObject, tools: OfferedTools) -> None:
+        self._response = response
+        self._output = Output(response.request_id, tools, lambda name, fields: None)
+
+    def add(self, response: router.ChatResponse) -> None:
+        if response.contents:
+            part = self._output.open_part(REFUSAL if response.refusal else TEXT)
+            part.pieces += [_encode(text)[1:-1] for text in response.contents]
+        self._output.add_calls(response.tool_calls)
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._output.cite(citations)
+
+    def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        output = self._output.render(end_status(finish_reason))
+        return _encode(self._response.render_end(output, finish_reason, usage, cut_by))
