@@ -32,9 +32,8 @@ from console.pages.operator import audit_log as operator_audit_log
 from console.pages.operator import dead_letters as operator_dead_letters
 from console.pages.operator import keys as operator_keys
 from console.pages.operator import ledger as operator_ledger
+from console.pages.operator import models as operator_models
 from console.pages.operator import reports as operator_reports
-from console.pages.operator import routes as operator_routes
-from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
 from console.pages.user import audit_log as own_audit_log
 from console.pages.user import invitation, my_data, security, sign_in, sso
@@ -228,8 +227,13 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/my-data/account.zip", get=account_data.export, needs_account=True),
     *_page("/my-data/delete", get=my_data.show_deletion, post=my_data.delete),
     *_page("/my-data/close", get=account_data.show_closing, post=account_data.close, needs_account=True),
-    *_page("/operator", menu=MenuEntry(N_("Live status"), "status", "S"), get=operator_status.show),
-    *_page("/operator/status.json", get=operator_status.figures, is_json=True),
+    *_page(
+        "/operator",
+        menu=MenuEntry(N_("Models"), "models", "M"),
+        get=operator_models.show,
+        post=operator_models.reload,
+    ),
+    *_page("/operator/models.json", get=operator_models.figures, is_json=True),
     *_page(
         "/operator/accounts",
         menu=MenuEntry(N_("Accounts"), "accounts", "A"),
@@ -267,8 +271,6 @@ PAGES: Final[Sequence[PageRoute]] = (
     ),
     *_page("/operator/keys/{key_id}", get=operator_keys.show_one),
     *_page("/operator/keys/{key_id}/revoke", post=operator_keys.revoke),
-    *_page("/operator/routes", menu=MenuEntry(N_("Routes"), "routes", "R"), get=operator_routes.show),
-    *_page("/operator/routes/reload", post=operator_routes.reload),
     *_page("/operator/reports", menu=MenuEntry(N_("Reports"), "usage", "P"), get=operator_reports.show),
     *_page("/operator/reports.csv", get=operator_reports.download),
     *_page("/operator/ledger", menu=MenuEntry(N_("Ledger audit"), "ledger", "L"), get=operator_ledger.show),

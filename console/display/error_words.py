@@ -150,7 +150,7 @@ _WORDS: Final = {
     Reason.UNAVAILABLE: ErrorWords(
         N_("A part of the service was not available"),
         _RETRY,
-        N_("See which process does not answer under Live status; the runbooks say what to do."),
+        N_("See which process does not answer under Models; the runbooks say what to do."),
     ),
     Reason.MAINTENANCE: ErrorWords(
         N_("The service is in maintenance"), _RETRY, N_("End the maintenance when the work is done.")

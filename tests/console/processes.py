@@ -1,4 +1,4 @@
-"""The metrics of Legato's processes, as the status page of operators reads them."""
+"""The metrics of Legato's processes, as the operators' page of models reads them."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -63,23 +63,10 @@ def _auth() -> str:
 
 
 def _router() -> str:
-    lines = ["process_resident_memory_bytes 124780544.0"]
-    for provider, model, state, running, limit, answered, failed in (
-        ("maple", "maple-small", 0, 12, 64, 18_173, 31),
-        ("maple", "maple-large", 0, 41, 48, 95_716, 402),
-        ("cedar", "cedar-2", 2, 0, 1_000_000, 2_830, 1_280),
-        ("cedar", "cedar-2-max", 1, 3, 1_000_000, 998, 4),
-    ):
-        labels = f'gen_ai_provider_name="{provider}",gen_ai_request_model="{model}"'
-        lines += [
-            f"legato_breaker_state{{{labels}}} {state}.0",
-            f"legato_upstream_running{{{labels}}} {running}.0",
-            f"legato_upstream_limit{{{labels}}} {limit}.0",
-            f"legato_upstream_calls_total{{{labels}}} {answered + failed}.0",
-            f'legato_upstream_attempts_total{{{labels},outcome="answered"}} {answered}.0',
-            f'legato_upstream_attempts_total{{{labels},outcome="failed"}} {failed}.0',
-        ]
-    return "\n".join([*lines, ""])
+    return """process_resident_memory_bytes 124780544.0
+legato_upstream_running{gen_ai_provider_name="maple",gen_ai_request_model="maple-small"} 12.0
+legato_upstream_running{gen_ai_provider_name="maple",gen_ai_request_model="maple-large"} 41.0
+"""
 
 
 def _metering() -> str:

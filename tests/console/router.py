@@ -17,7 +17,7 @@ from services.router.grounding.servicers.library import GroundingAdminServicer
 from services.router.models.call_result import BASELINE, CallEnd, CallObserver, CallPlan, CallResult
 from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.models.recent_speed import LEAST_ANSWERS
-from services.router.models.states import ModelStates
+from services.router.models.states import ModelState, ModelStates
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers import open_provider
 from services.router.routes.reload import Reload
@@ -52,6 +52,8 @@ MODELS: Final = {
 LIMITS: Final = {"maple-small": 64, "maple-large": 48}
 RUNNING: Final = {"maple-small": 12, "maple-large": 41, "cedar-2-max": 3}
 FAILING: Final = "cedar-2"
+# Calls of the last five minutes, and how many of them failed.
+RECENT: Final = {"maple-small": (1_173, 3), "maple-large": (4_716, 19), "cedar-2": (30, 18), "cedar-2-max": (40, 12)}
 
 # A class with new models beside its own, and what calls to them came to: how many, and how many of them failed.
 EVALUATED: Final = "forte"
@@ -76,6 +78,14 @@ def count_outcomes(states: ModelStates, observers: Sequence[CallObserver]) -> No
                 result = CallResult(CallEnd.ANSWERED, 2.0, 0.8, AnswerEnd(finished))
             for observer in observers:
                 observer.on_result(plan, result)
+
+
+def count_recent(state: ModelState) -> None:
+    calls, failures = RECENT.get(state.target.model_name, (0, 0))
+    plan = CallPlan(EVALUATED, state.target, BASELINE, CountedPrompt(900, False, "acct_1"), 120, 120)
+    for number in range(calls):
+        end = CallEnd.FAILED if number < failures else CallEnd.LEFT
+        state.recent_health.on_result(plan, CallResult(end, 2.0))
 
 
 def count_answers(states: ModelStates, clock: FakeClock) -> None:
@@ -174,6 +184,7 @@ class Router:
             for state in (each for class_id in CLASSES for each in states.by_class[class_id].all):
                 for number in range(RUNNING.get(state.target.model_name, 0)):
                     state.saturation.gate.acquire(f"key_{number}")
+                count_recent(state)
                 if state.target.model_name == FAILING:
                     for _ in range(FAILURES_IN_A_ROW):
                         state.breaker.failed(state.breaker.start_attempt())

@@ -825,6 +825,8 @@ class Target(_message.Message):
     CUTS_PROMPTS_FROM_TOKENS_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     LEARNED_FIELD_NUMBER: _builtins.int
+    RECENT_CALLS_FIELD_NUMBER: _builtins.int
+    RECENT_FAILURES_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -853,6 +855,11 @@ class Target(_message.Message):
     """The smallest prompt that its server cut without a word, by our count. Absent: it has cut none, as far as its counts tell."""
     share: _builtins.int
     """Of the model's `concurrency`, which is one limit for all routers: the chats that this one may run at present. Absent: it has none."""
+    recent_calls: _builtins.int
+    """Calls that ended in the last five minutes, and those of them that failed, but not those that say nothing of the model, as
+    where nobody waited for it. Absent: a router of an earlier release does not count them.
+    """
+    recent_failures: _builtins.int
     @_builtins.property
     def cost(self) -> Global___ProviderCost:
         """What the provider charges us, as the routes state it. Absent: they do not."""
@@ -886,10 +893,12 @@ class Target(_message.Message):
         cuts_prompts_from_tokens: _builtins.int | None = ...,
         share: _builtins.int | None = ...,
         learned: _abc.Iterable[_builtins.str] | None = ...,
+        recent_calls: _builtins.int | None = ...,
+        recent_failures: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "share", b"share"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "learned", b"learned", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "learned", b"learned", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015
@@ -897,6 +906,10 @@ class Target(_message.Message):
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
     _WhichOneofReturnType__median_latency_s: _TypeAlias = _typing.Literal["median_latency_s"]  # noqa: Y015
     _WhichOneofArgType__median_latency_s: _TypeAlias = _typing.Literal["_median_latency_s", b"_median_latency_s"]  # noqa: Y015
+    _WhichOneofReturnType__recent_calls: _TypeAlias = _typing.Literal["recent_calls"]  # noqa: Y015
+    _WhichOneofArgType__recent_calls: _TypeAlias = _typing.Literal["_recent_calls", b"_recent_calls"]  # noqa: Y015
+    _WhichOneofReturnType__recent_failures: _TypeAlias = _typing.Literal["recent_failures"]  # noqa: Y015
+    _WhichOneofArgType__recent_failures: _TypeAlias = _typing.Literal["_recent_failures", b"_recent_failures"]  # noqa: Y015
     _WhichOneofReturnType__share: _TypeAlias = _typing.Literal["share"]  # noqa: Y015
     _WhichOneofArgType__share: _TypeAlias = _typing.Literal["_share", b"_share"]  # noqa: Y015
     @_typing.overload
@@ -905,6 +918,10 @@ class Target(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__median_latency_s) -> _WhichOneofReturnType__median_latency_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recent_calls) -> _WhichOneofReturnType__recent_calls | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recent_failures) -> _WhichOneofReturnType__recent_failures | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__share) -> _WhichOneofReturnType__share | None: ...
 

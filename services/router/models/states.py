@@ -18,6 +18,7 @@ from services.router.models.cut_prompts import CutPrompts
 from services.router.models.fleet_limits import FleetLimits
 from services.router.models.learned_token_counts import LearnedTokenCounts
 from services.router.models.queue_watch import QueueGauge, QueueWatch
+from services.router.models.recent_health import RecentHealth
 from services.router.models.recent_speed import RecentSpeed
 from services.router.models.saturation import ModelSaturation
 from services.router.models.spending import Spending
@@ -39,6 +40,7 @@ class ModelState:
     provider: Provider
     saturation: ModelSaturation
     breaker: CircuitBreaker
+    recent_health: RecentHealth
     spending: Spending = field(default_factory=Spending)
     calibration: Calibration = field(default_factory=Calibration)
     cut_prompts: CutPrompts = field(default_factory=CutPrompts)
@@ -204,6 +206,7 @@ class ModelStates:
             gauge = QueueGauge(target.queue_metrics_url, target.model_name)
             saturation.watch(QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting))
         breaker = CircuitBreaker(self._clock, lambda state: self._log_state(target, state))
+        recent_health = RecentHealth(self._clock)
         spending, calibration, pace = Spending(target.cost), Calibration(), AnswerPace()
         cut_prompts = CutPrompts(self._clock, partial(self._log_cut, target))
         counts = LearnedTokenCounts(calibration, cut_prompts, partial(breaker.violated, Violation.PROMPT_CUT))
@@ -212,12 +215,13 @@ class ModelStates:
             self._providers[route, target.timeouts],
             saturation,
             breaker,
+            recent_health,
             spending,
             calibration,
             cut_prompts,
             pace,
             # All that learn of calls; the circuit breaker does by its part in each, an `Attempt`.
-            observers=(counts, spending, pace, *self._observers),
+            observers=(recent_health, counts, spending, pace, *self._observers),
         )
 
     def _log_cut(self, target: Target, tokens: int, model_tokens: int) -> None:

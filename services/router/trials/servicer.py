@@ -93,7 +93,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         until = self._model_states.routes.providers[target.provider].until
         return to_message(
             pb.Target,
-            *(target, breaker, gate, member, model_state.cut_prompts),
+            *(target, breaker, gate, member, model_state.cut_prompts, model_state.recent_health),
             class_id=class_id,
             tier=tier,
             breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),

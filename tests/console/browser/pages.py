@@ -249,9 +249,11 @@ OPERATOR_ACCOUNT: Final = f"/operator/accounts/{OTHER_ACCOUNT_ID}"
 
 # Pages of an operator. Their figures change from one moment to the next, so they have no snapshots.
 OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
-    "status": ("/operator", fill_operator),
-    "status-broken": ("/operator", break_operator),
-    "status-empty": ("/operator", nothing),
+    "models": ("/operator", fill_operator),
+    "models-changed": ("/operator", change_routes),
+    "models-evaluated": ("/operator", evaluate_models),
+    "models-broken": ("/operator", break_operator),
+    "models-empty": ("/operator", nothing),
     "accounts": ("/operator/accounts", fill_operator),
     "account": (OPERATOR_ACCOUNT, fill_operator),
     "account-suspended-without-metering": (f"/operator/accounts/{SUSPENDED_ACCOUNT_ID}", break_operator),
@@ -261,10 +263,6 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "key": (f"/operator/keys/{OTHER_KEY_ID}", fill_operator),
     "users": ("/operator/users", fill_operator),
     "user": ("/operator/users/user_2", fill_operator),
-    "routes": ("/operator/routes", fill_operator),
-    "routes-changed": ("/operator/routes", change_routes),
-    "routes-evaluated": ("/operator/routes", evaluate_models),
-    "routes-broken": ("/operator/routes", break_operator),
     "reports": ("/operator/reports?by=model", fill_operator_with_limits),
     "reports-none": ("/operator/reports", nothing),
     "ledger": ("/operator/ledger", fill_operator),

@@ -274,7 +274,7 @@ def test_tables_do_not_move_when_times_are_written_anew(console: ConsoleHarness,
 @pytest.mark.parametrize(
     ("path", "script", "shown"),
     [
-        ("/operator", "operator_status.js", "[data-refreshing]"),
+        ("/operator", "operator_models.js", "[data-refreshing]"),
         ("/operator/keys", "identify.js", "form[data-identify]"),
         ("/security/passkeys/new", "passkey.js", "form[data-passkey]"),
         ("/sign-in#ABCD-EFGH-JKLM", "code.js", "[data-with-code]"),
@@ -327,4 +327,4 @@ def test_the_end_of_the_menu_is_in_sight_however_long_the_menu_is(console: Conso
     assert button["y"] + button["height"] <= 640
     # It covers no page of the list for good.
     page.get_by_role("link", name="Operator").click()
-    expect(page.get_by_role("heading", name="Live status")).to_be_visible()
+    expect(page.get_by_role("heading", name="Models", exact=True)).to_be_visible()

@@ -29,6 +29,7 @@ from services.metering.metrics import show_shared_limits
 from services.payments.metrics import show_payments
 from services.router.metrics import show_keys, show_outcomes, show_providers, show_route_file, show_shares
 from services.router.models.circuit_breaker import CircuitBreaker
+from services.router.models.recent_health import RecentHealth
 from services.router.models.saturation import ModelSaturation
 from services.router.models.states import ClassModels, ModelState, ModelStates
 from services.router.providers.base import Provider, ProviderRoute
@@ -153,7 +154,8 @@ def _told_where_configured(folder: Path) -> list[Any]:
     show_providers(cast(ModelStates, routed), registry)
     show_keys(cast(ModelStates, routed), KeyWatch(cast(ModelStates, routed), log), registry)
     target = Target("acme", "new", 1000, 100)
-    new = ModelState(target, cast(Provider, None), ModelSaturation(FakeClock()), CircuitBreaker(FakeClock()))
+    clock = FakeClock()
+    new = ModelState(target, cast(Provider, None), ModelSaturation(clock), CircuitBreaker(clock), RecentHealth(clock))
     route = ClassRoute(canary=CanaryRoute(target, 5))
     canaries, outcomes = Canaries(log), OutcomesByClass()
     canaries.follow({"mezzo": ClassModels(route, (), (), of_route=(new,))})

@@ -9,7 +9,7 @@ from tests.support.service import make_data_folder
 from tests.support.up import Up
 from tests.support.waiting import wait_until
 
-PAGES = ["/operator", "/operator/accounts", "/operator/users", "/operator/keys", "/operator/routes", "/operator/ledger"]
+PAGES = ["/operator", "/operator/accounts", "/operator/users", "/operator/keys", "/operator/ledger"]
 
 
 def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path) -> None:
@@ -34,10 +34,10 @@ def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path
         assert f"-{operation_id}" in page
         assert "The chain is whole" in visitor.ask("POST", "/operator/audit-log/verify")[1]
         assert "The ledger is consistent" in visitor.ask("POST", "/operator/ledger/audit")[1]
-        assert "Reloaded" in visitor.ask("POST", "/operator/routes/reload")[1]
+        assert "Reloaded" in visitor.ask("POST", "/operator")[1]
 
         def every_process_is_ready() -> bool:
-            figures = json.loads(visitor.ask("GET", "/operator/status.json")[1])["figures"]
+            figures = json.loads(visitor.ask("GET", "/operator/models.json")[1])["figures"]
             states = {name.split()[0]: figure[0] for name, figure in figures.items() if name.endswith(".sock state")}
             return set(states) >= {"edge-1", "auth", "router", "metering"} and set(states.values()) == {"Ready"}
 

@@ -25,6 +25,8 @@ BIG = router_pb2.Target(
     breaker_state=router_pb2.BREAKER_STATE_HALF_OPEN,
     attempts=12,
     failures=5,
+    recent_calls=4,
+    recent_failures=1,
     median_latency_s=0.2504,
     running=3,
     limit=8,
@@ -97,6 +99,8 @@ def test_models_are_shown_with_how_they_do() -> None:
             "breaker": "half-open",
             "attempts": 12,
             "failures": 5,
+            "recent_calls": 4,
+            "recent_failures": 1,
             "latency_ms": 250.4,
             "running": 3,
             "limit": 8,
@@ -125,6 +129,8 @@ def test_models_are_shown_with_how_they_do() -> None:
             "breaker": "closed",
             "attempts": 0,
             "failures": 0,
+            "recent_calls": None,
+            "recent_failures": None,
             "latency_ms": None,
             "running": 0,
             "limit": None,
@@ -144,10 +150,10 @@ def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
-        "canary", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "share",
-        "routes_version", "notes",
+        "canary", "breaker", "attempts", "failures", "recent_calls", "recent_failures",
+        "latency_ms", "running", "limit", "share", "routes_version", "notes",
     ]  # fmt: skip
-    shown = ["forte", "2", "1", "other", "spare", "-", "closed", "0", "0", "-", "0", "-", "-", VERSION]
+    shown = ["forte", "2", "1", "other", "spare", "-", "closed", "0", "0", "-", "-", "-", "0", "-", "-", VERSION]
     assert lines[2].split()[: len(shown)] == shown
 
 

@@ -57,7 +57,7 @@ def test_a_new_account_leads_to_its_page(console: ConsoleHarness, session: str) 
         ("/operator/users/user_2/sign-in-link", {}),
         ("/operator/users/user_2/operator", {"is_operator": "yes"}),
         ("/operator/users/user_3/enable", {}),
-        ("/operator/routes/reload", {}),
+        ("/operator", {}),
     ],
 )
 def test_what_grants_asks_again_who_it_is(

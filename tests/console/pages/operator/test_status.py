@@ -1,13 +1,11 @@
-"""The live status: what is told of processes that work, that are missing something, and that do not answer."""
+"""The figures of processes: what is told of processes that work, that are missing something, and that do not answer."""
 
-import json
 from datetime import UTC, datetime
 
 from prometheus_client.samples import Sample
 
 from console.pages.operator.status import build
 from console.process_status import Metrics, ProcessState
-from tests.console.harness import ConsoleHarness
 from tests.console.processes import METRICS
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
@@ -15,34 +13,6 @@ NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 def state(name: str, text: str = "", version: str = "0.1.0", missing: str = "") -> ProcessState:
     return ProcessState(name, f"{name}:9090", True, missing, version, Metrics(text))
-
-
-def test_figures_are_added_over_the_processes(console: ConsoleHarness, session: str) -> None:
-    answer = console.get("/operator/status.json", session)
-    figures = json.loads(answer.text)["figures"]
-    assert figures["running"] == ["86", ""]
-    assert figures["chats"] == ["16,400", ""]
-    assert figures["first token"] == ["250 ms", ""]
-    assert figures["refusals RATE_LIMITED"] == ["182", ""]
-    assert figures["ledger"] == ["Consistent", "good"]
-    assert figures["model maple maple-large running"][0] == "41 of 48"
-    assert {text for name, (text, _) in figures.items() if name.endswith("uptime")} == {"3 days"}
-    assert console.backends.calls == ["SignInService.ResolveSession"]
-
-
-def test_the_page_and_the_figures_are_of_one_shape_until_something_comes_or_goes(
-    console: ConsoleHarness, session: str
-) -> None:
-    shape = json.loads(console.get("/operator/status.json", session).text)["shape"]
-    assert f'data-shape="{shape}"' in console.get("/operator", session).text
-    console.backends.processes.missing = {"edge-1": ["auth"]}
-    assert json.loads(console.get("/operator/status.json", session).text)["shape"] != shape
-
-
-def test_refusals_are_told_in_words_with_the_code_on_demand(console: ConsoleHarness, session: str) -> None:
-    page = console.get("/operator", session).text
-    assert "<summary>There is no capacity for another chat</summary>" in page
-    assert '<p class="small mono muted">SATURATED</p></details>' in page
 
 
 def test_consoles_tell_their_pages_and_what_they_reach() -> None:
@@ -85,7 +55,6 @@ def test_what_needs_a_look_is_named_with_its_runbook() -> None:
         "edge-1 hears of revoked keys late, and asks auth about every request.": "README.md",
         "The certificate of metering expires in 1 hour.": "rotate-certificates.md",
         "Processes have different versions: 0.1.0, 0.2.0.": "scale-out.md",
-        "cedar-2 of cedar fails, and is asked last.": "provider-down.md",
         "The ledger has violations: see the ledger audit.": "restore-the-database.md",
         "The ledger's audit is overdue.": "metering-down.md",
     }

@@ -20,6 +20,7 @@ from services.router.models.circuit_breaker import (
     Attempt,
     CircuitBreaker,
 )
+from services.router.models.recent_health import RecentHealth
 from services.router.models.saturation import ModelSaturation, ModelUse
 from services.router.models.states import ClassModels, ModelState, WeightedModel
 from services.router.prompts.conversation import digest_conversation
@@ -45,6 +46,7 @@ class Pool:
                 cast(Provider, None),
                 ModelSaturation(clock, concurrency),
                 CircuitBreaker(clock),
+                RecentHealth(clock),
             )
             for tier in tiers
             for name in tier

@@ -178,6 +178,8 @@ async def test_what_is_known_of_a_model_outlives_a_reload_that_leaves_it_as_it_w
         [old, new] = await served.targets()
         assert (old.model_name, old.breaker_state) == ("old-model", BREAKER_STATE_OPEN)
         assert old.attempts == old.failures == len(upstream.requests) >= FAILURES_IN_A_ROW
+        assert old.recent_calls == old.recent_failures == old.attempts
+        assert (new.HasField("recent_calls"), new.recent_calls) == (True, 0)
         assert (new.model_name, new.breaker_state, new.attempts) == ("new-model", BREAKER_STATE_CLOSED, 0)
         assert not old.HasField("median_latency_s")
 

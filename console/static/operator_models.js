@@ -1,4 +1,4 @@
-// Reads the figures of the status page again while it is visible. Without it, the Refresh link does.
+// Reads the figures of the page of models again while it is visible. Without it, the Refresh link does.
 
 const EVERY_MS = 5000;
 // A page without any input must not keep its session alive: that ends after an hour without use.
@@ -20,14 +20,19 @@ function show(figures) {
   }
 }
 
+// Not `reload`: the page may answer a form, which must not be sent again.
+function load() {
+  location.replace(location.pathname);
+}
+
 async function refresh() {
   try {
     const response = await fetch(root.dataset.status, { headers: { accept: "application/json" } });
-    if (response.status === 401 || response.status === 404) return location.reload();
+    if (response.status === 401 || response.status === 404) return load();
     if (!response.ok) throw new Error(response.statusText);
     const status = await response.json();
     // Other processes, models or findings: the page itself is another one.
-    if (status.shape !== root.dataset.shape) return location.reload();
+    if (status.shape !== root.dataset.shape) return load();
     show(status.figures);
     readAt.textContent = status.time;
     problem.hidden = true;

@@ -1,16 +1,22 @@
-"""Routes and the health of providers: what each router knows of the models it asks."""
+"""The operators' first page: the models of each class with their health, and the processes around them. A script reads
+the figures again while the page is visible."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from console.display.error_words import error_words
 from console.display.language import N_, _
-from console.display.model_health import FAILING, RECOVERING, UNKNOWN, while_closed
 from console.display.sentences import in_words
+from console.display.words import clock
+from console.pages.operator.figures import Figure, Finding
+from console.pages.operator.model_table import ModelTable, RouterRoutes, table_of
+from console.pages.operator.status import Status, build
+from console.process_status import read_processes
 from console.services import RouterCalls
 from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
@@ -21,49 +27,10 @@ from services.rules.model_classes import CLASSES
 from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 from services.rules.staged_files import StagedFile, find_obstacles
 
-BREAKERS: Final[dict[int, tuple[str, str]]] = {
-    pb.BREAKER_STATE_HALF_OPEN: RECOVERING,
-    pb.BREAKER_STATE_OPEN: FAILING,
-}
 ROLES: Final[dict[int, str]] = {
     pb.CALL_ROLE_BASELINE: N_("serves"),
     pb.CALL_ROLE_CANARY: N_("canary"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RouterRoutes:
-    """The models of one router by class, in the order in which they are asked; or why they are not known."""
-
-    address: str
-    classes: list[tuple[str, list[pb.Target]]]
-    problem: str = ""
-    # Of the routes.
-    version: str = ""
-    # What the calls to models came to.
-    outcomes: tuple[pb.ModelOutcomes, ...] = ()
-    # What a reload did; empty: there was none.
-    outcome: str = ""
-    # What a reload would do: lines that come and go, and the file, which may have mistakes.
-    changes: tuple[str, ...] = ()
-    file: StagedFile = field(default_factory=StagedFile)
-
-    def counts_of(self, target: pb.Target) -> tuple[int, int]:
-        """Returns the calls and the failures of a model in its place: a canary's are not those of the time before."""
-        if not target.HasField("canary"):
-            return target.attempts, target.failures
-        own = [
-            each
-            for each in self.outcomes
-            if each.role == pb.CALL_ROLE_CANARY
-            and (each.class_id, each.provider, each.model_name) == (target.class_id, target.provider, target.model_name)
-        ]
-        return sum(each.calls for each in own), sum(each.failures for each in own)
-
-    def health_of(self, target: pb.Target) -> tuple[str, str]:
-        if target.breaker_state == pb.BREAKER_STATE_CLOSED:
-            return while_closed(*self.counts_of(target))
-        return BREAKERS.get(target.breaker_state, UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +43,64 @@ class Evaluation:
     verdicts: list[tuple[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The processes and the models as the page shows them."""
+
+    status: Status
+    routers: list[RouterRoutes]
+    # Over all routers that answer.
+    models: ModelTable
+    # Of each of them, if there are several.
+    by_router: list[tuple[str, ModelTable]]
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All figures, by the names under which the page shows them."""
+        tables = [self.models, *(table for _address, table in self.by_router)]
+        return self.status.figures | dict(figure for table in tables for row in table.rows for figure in row.figures)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [*self.models.findings, *self.status.findings]
+
+    @property
+    def shape(self) -> str:
+        """The structure of the page. If it changes, the page is loaded again."""
+        parts = [
+            *(f"{state.name} {state.address}" for state in self.status.processes),
+            *(f"{router.address} {router.version} {router.problem}" for router in self.routers),
+            *(f"{row.name} {row.addresses} {row.has_recent_counts}" for row in self.models.rows),
+            *self.status.reasons,
+            *(finding.text for finding in self.findings),
+        ]
+        return sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
 async def show(visit: Visit) -> Response:
-    return _page(visit, await _ask_each(visit, _compare))
+    return await _page(visit, await _ask_each(visit, _compare))
+
+
+async def figures(visit: Visit) -> Response:
+    shown = await _shown(visit, await _ask_each(visit, _list))
+    return JSONResponse({"shape": shown.shape, "figures": shown.figures, "time": _read_at(visit)})
+
+
+async def _list(address: str, router: RouterCalls) -> RouterRoutes:
+    """Asks a router for its models."""
+    return await _listed(address, router, pb.ListTargetsRequest())
 
 
 async def _compare(address: str, router: RouterCalls) -> RouterRoutes:
     """Asks a router for its models, and what a reload would change."""
-    answer = await router.route_admin.ListTargets(pb.ListTargetsRequest(compares_file=True))
+    return await _listed(address, router, pb.ListTargetsRequest(compares_file=True))
+
+
+async def _listed(address: str, router: RouterCalls, request: pb.ListTargetsRequest) -> RouterRoutes:
+    answer = await router.route_admin.ListTargets(request)
     return RouterRoutes(
         address,
-        _by_class(answer.targets),
+        answer.targets,
         version=answer.version,
         outcomes=await _outcomes_of(router),
         changes=tuple(answer.changes),
@@ -107,35 +122,50 @@ async def reload(visit: Visit) -> Response:
     await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RELOAD_ROUTES, "", "", *changes)
     obstacles = find_obstacles({router.address: router.file for router in found})
     if obstacles:
-        return _page(visit, found, 400, obstacles)
+        return await _page(visit, found, 400, obstacles)
     version = found[0].file.version if found else ""
 
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest(version=version))
         outcome = _("Reloaded. New chats use these routes.")
-        return RouterRoutes(address, _by_class(answer.targets), version=answer.version, outcome=outcome)
+        outcomes = await _outcomes_of(router)
+        return RouterRoutes(address, answer.targets, version=answer.version, outcomes=outcomes, outcome=outcome)
 
     reloaded = await _ask_each(visit, ask)
-    return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
+    status = 200 if all(not router.problem for router in reloaded) else 400
+    return await _page(visit, reloaded, status, was_reloaded=True)
 
 
-def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacles: Iterable[str] = ()) -> Response:
+async def _page(
+    visit: Visit,
+    routers: list[RouterRoutes],
+    status: int = 200,
+    obstacles: Iterable[str] = (),
+    *,
+    was_reloaded: bool = False,
+) -> Response:
     return visit.render(
-        "operator_routes.html",
+        "operator_models.html",
         status,
-        routers=routers,
+        shown=await _shown(visit, routers),
+        read_at=_read_at(visit),
+        was_reloaded=was_reloaded,
         obstacles=obstacles,
-        rolled_back=_rolled_back(routers),
         versions={router.version for router in routers if not router.problem},
         evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),
+        error_words=error_words,
     )
 
 
-def _rolled_back(routers: list[RouterRoutes]) -> list[str]:
-    """Returns the classes whose canary was rolled back at a router."""
-    targets = [target for router in routers for _name, of_class in router.classes for target in of_class]
-    found = {target.class_id for target in targets if target.canary.is_rolled_back}
-    return [class_id for class_id in CLASSES if class_id in found]
+async def _shown(visit: Visit, routers: list[RouterRoutes]) -> Shown:
+    answering = [router for router in routers if not router.problem]
+    each = [(router.address, table_of([router], f"{router.address} model")) for router in answering]
+    status = build(await read_processes(visit.console.processes), visit.now)
+    return Shown(status, routers, table_of(answering), each if len(each) > 1 else [])
+
+
+def _read_at(visit: Visit) -> str:
+    return f"{clock(visit.now, seconds=True)} UTC"
 
 
 def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
@@ -183,10 +213,6 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
             return await ask(name, router)
         except LegatoError as error:
             told = in_words(error.sentence)
-            return RouterRoutes(name, [], told, file=StagedFile(mistakes=(told,)))
+            return RouterRoutes(name, problem=told, file=StagedFile(mistakes=(told,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))
-
-
-def _by_class(targets: Iterable[pb.Target]) -> list[tuple[str, list[pb.Target]]]:
-    return [(name, list(found)) for name, found in groupby(targets, lambda target: target.class_id)]

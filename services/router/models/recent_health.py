@@ -1,0 +1,60 @@
+"""Counts the calls to a model in the last five minutes, and how many of them failed.
+
+Five minutes are a ring of short periods: the oldest leaves as a whole, so up to one period of them is missing.
+"""
+
+from collections import deque
+from typing import Final
+
+from services.chassis.timing.deadlines import Clock
+from services.router.models.call_result import CallEnd, CallObserver, CallPlan, CallResult
+
+PERIOD_S: Final = 10.0
+PERIODS: Final = 30
+# As the circuit breaker counts them.
+FAILED: Final = frozenset({CallEnd.FAILED, CallEnd.CUT})
+
+
+class _Period:
+    __slots__ = ("calls", "failures", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.calls = 0
+        self.failures = 0
+
+
+class RecentHealth(CallObserver):
+    """The counts of one model. A call counts when it is over, and not if nothing was learned of the model."""
+
+    __slots__ = ("_clock", "_periods")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Those with calls, the oldest first.
+        self._periods: deque[_Period] = deque(maxlen=PERIODS)
+
+    @property
+    def recent_calls(self) -> int:
+        return sum(period.calls for period in self._recent())
+
+    @property
+    def recent_failures(self) -> int:
+        return sum(period.failures for period in self._recent())
+
+    def on_result(self, plan: CallPlan, result: CallResult) -> None:
+        if result.end is CallEnd.GIVEN_UP:
+            return
+        number = self._number()
+        if not self._periods or self._periods[-1].number != number:
+            self._periods.append(_Period(number))
+        period = self._periods[-1]
+        period.calls += 1
+        period.failures += result.end in FAILED
+
+    def _recent(self) -> list[_Period]:
+        first = self._number() - PERIODS + 1
+        return [period for period in self._periods if period.number >= first]
+
+    def _number(self) -> int:
+        return int(self._clock.elapsed_s() / PERIOD_S)
