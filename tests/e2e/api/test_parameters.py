@@ -34,6 +34,7 @@ VALUES: dict[str, Any] = {
     "reasoning_effort": "low",
     "verbosity": "low",
     "reasoning": {"effort": "low"},
+    "include_reasoning": True,
     "top_k": 5,
     "min_p": 0.5,
     "repetition_penalty": 1.5,

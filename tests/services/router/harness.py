@@ -209,6 +209,12 @@ def as_json(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
+# More marks of what is to be cached than Claude takes: another vendor's model may.
+FIVE_CACHE_MARKS = as_json(
+    [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}] * 5
+)
+
+
 # A chat on the exchange, and as an RPC of its own: both must do the same.
 WAYS = pytest.mark.parametrize("ordinary", [False, True], ids=["exchange", "rpc"])
 

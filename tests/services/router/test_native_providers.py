@@ -6,12 +6,11 @@ import pytest
 
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
-from tests.services.router.harness import refusal_of, running_router, target
+from tests.services.router.harness import FIVE_CACHE_MARKS, refusal_of, running_router, target
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 from tests.support.upstreams.openai import Upstream
 
-JSON_OBJECT = b'{"response_format":{"type":"json_object"}}'
 TOOLS = b'[{"type":"function","function":{"name":"get_time"}}]'
 UNANSWERED = (
     b'[{"role":"user","content":"Hi"},{"role":"assistant","content":null,"tool_calls":'
@@ -35,7 +34,7 @@ async def test_what_one_provider_cannot_do_is_asked_of_the_next(socket_folder: P
     async with AnthropicUpstream() as first, GeminiUpstream() as second:
         targets = {target("first"): first, target("second"): second}
         async with running_router(socket_folder, log, targets) as router:
-            assert (await router.ask(parameters_json=JSON_OBJECT)).text == "Hello, world!"
+            assert (await router.ask(FIVE_CACHE_MARKS)).text == "Hello, world!"
             assert not first.requests
             assert len(second.requests) == 1
 
@@ -45,8 +44,8 @@ async def test_what_no_provider_can_do_is_the_clients_mistake(socket_folder: Pat
         AnthropicUpstream() as upstream,
         running_router(socket_folder, log, {target("main"): upstream}) as router,
     ):
-        refusal = await refusal_of(router, parameters_json=JSON_OBJECT)
-        assert (refusal.reason, refusal.param) == (Reason.REQUEST_INVALID, "response_format")
+        refusal = await refusal_of(router, messages_json=FIVE_CACHE_MARKS)
+        assert (refusal.reason, refusal.param) == (Reason.REQUEST_INVALID, "messages")
 
 
 async def test_conversation_without_its_results_is_the_clients_mistake(socket_folder: Path, log: Log) -> None:

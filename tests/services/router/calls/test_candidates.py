@@ -12,7 +12,7 @@ from services.router.calls.fallback import LEAST_RETRIES, RETRY_SHARE
 from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.providers.base import Timeouts
 from services.router.settings import MOST_ATTEMPTS
-from tests.services.router.harness import Router, as_json, refusal_of, running_router, target
+from tests.services.router.harness import FIVE_CACHE_MARKS, Router, as_json, refusal_of, running_router, target
 from tests.support.leftovers import nothing_is_left
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.openai import Reply, Upstream
@@ -85,13 +85,12 @@ async def test_request_that_only_the_model_that_fails_could_take_is_no_mistake_o
 
 
 async def test_what_only_the_model_that_fails_can_do_is_no_mistake_of_the_client(socket_folder: Path, log: Log) -> None:
-    as_object = b'{"response_format":{"type":"json_object"}}'
     async with (
         Upstream(BROKEN) as first,
         AnthropicUpstream() as second,
         running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
     ):
-        assert (await refusal_of(router, parameters_json=as_object)).reason is Reason.UPSTREAM_FAILED
+        assert (await refusal_of(router, messages_json=FIVE_CACHE_MARKS)).reason is Reason.UPSTREAM_FAILED
 
 
 async def test_request_that_no_model_wants_is_told_apart_from_a_model_that_fails(socket_folder: Path, log: Log) -> None:
