@@ -36,6 +36,10 @@ class FairBudget:
             holding.grow_to(amount)
         return holding
 
+    @property
+    def is_half_free(self) -> bool:
+        return 2 * self.used <= self.capacity
+
     def check(self, account_id: str, amount: int, held: int) -> int:
         """Returns what an account would hold if one of its holdings grew by so much; raises SATURATED if that is too
         much."""
@@ -77,6 +81,11 @@ class BudgetShare:
         if more > 0:
             self._budget.take(self._account_id, more, self.charged)
             self.charged += more
+
+    @property
+    def may_stay(self) -> bool:
+        """Returns whether it may be kept for longer than is necessary, without others being refused for it."""
+        return not self.charged or self._budget.is_half_free
 
     def check(self, amount: int) -> None:
         """Raises SATURATED if it could not grow to so much now."""

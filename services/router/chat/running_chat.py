@@ -133,7 +133,8 @@ class RunningChat:
                 return
             del grounded
         may_think = bool(prompt.tools.json) or chat.shows_reasoning
-        is_kept = model_states.by_class[class_id].may_continue and may_be_continued(chat, prompt)
+        may_continue = model_states.by_class[class_id].may_continue and self._opened.memory.may_stay
+        is_kept = may_continue and may_be_continued(chat, prompt)
         self._relay = relay = Relay(
             self._conversation,
             only_one_call=prompt.parameters.wants_one_call,

@@ -29,6 +29,8 @@ _FLAGS: Final = {
     PrefixStyle.REPEATED_PREFIX: "prefix",
     PrefixStyle.PARTIAL: "partial",
 }
+# Those that have a model think, which it does before an answer and not within.
+_THINKING: Final = ("reasoning_effort", "reasoning")
 _PARAMETERS: Final = {
     PrefixStyle.CONTINUE_FINAL_MESSAGE: {"continue_final_message": _TRUE, "add_generation_prompt": Raw(b"false")}
 }
@@ -37,9 +39,11 @@ _PARAMETERS: Final = {
 def add_prefix(
     messages: Messages, parameters: Parameters, text: str, style: PrefixStyle
 ) -> tuple[Messages, Parameters]:
-    """Returns the messages and parameters of a request whose answer is to continue `text`."""
+    """Returns the messages and parameters of a request whose answer is to continue `text`, without more thinking."""
     if not text:
         return messages, parameters
+    if parameters.known.reasoning_effort != "none":
+        parameters = parameters.without(_THINKING)
     message = Message(role="assistant", content=encode_string(text))
     if style in _FLAGS:
         setattr(message, _FLAGS[style], _TRUE)

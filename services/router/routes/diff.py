@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields
 from difflib import unified_diff
+from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
@@ -58,7 +59,9 @@ def _set_in(described: Any) -> dict[str, Any]:
 
 
 def _masked(value: object) -> object:
-    """Returns an address without its query, which may be secret."""
+    """Returns an address without its query, which may be secret, and a choice by its word."""
+    if isinstance(value, Enum):
+        return value.value
     return _QUERY.sub("?***", value) if isinstance(value, str) else value
 
 

@@ -10,6 +10,7 @@ from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.providers.abilities import Abilities
 from services.router.providers.ability_table import abilities_of
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.providers.known_prefixes import known_style
 from services.router.routes import file as kinds
 from services.router.routes.abilities import read_abilities
 from services.router.routes.file import Table
@@ -62,7 +63,7 @@ class Target:
     queue_most_waiting: int = MOST_WAITING
     # What the provider charges us; None: not stated.
     cost: ProviderCost | None = None
-    # How it is made to continue an answer that another model began; None: it cannot.
+    # How it is told to continue an answer that another model began, by the file or as it is known; None: it is not.
     continues: PrefixStyle | None = None
     # What it takes of a request, if the file says; else by its name.
     abilities: Abilities | None = None
@@ -86,11 +87,15 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
         read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
         table.read("queue_most_waiting", kinds.POSITIVE, MOST_WAITING),
         _read_cost(table) if table.has("cost") else None,
-        _read_continues(table, kind),
     )
+    abilities = abilities_of(kind, target.model_name)
     if table.has("abilities"):
-        known = abilities_of(kind, target.model_name)
-        target = replace(target, abilities=read_abilities(table.inner("abilities"), known))
+        abilities = read_abilities(table.inner("abilities"), abilities)
+        target = replace(target, abilities=abilities)
+    if table.has("continues"):
+        target = replace(target, continues=_read_continues(table, kind))
+    elif kind:
+        target = replace(target, continues=known_style(providers[provider], target.model_name, abilities))
     table.finish(_REMOVED)
     return target
 

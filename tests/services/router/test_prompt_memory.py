@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.telemetry.log import Log
+from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.schema.messages import BYTES_PER_OBJECT
 from tests.services.router.harness import read, running_router, target
 from tests.support.upstreams.openai import Reply, Upstream
@@ -60,6 +62,24 @@ async def test_nothing_of_a_prompt_is_kept_once_its_answer_has_begun(socket_fold
         finally:
             tracemalloc.stop()
         call.cancel()
+
+
+async def test_prompt_of_an_answer_that_may_go_on_is_kept_while_half_of_the_memory_is_free(
+    socket_folder: Path, log: Log
+) -> None:
+    model = replace(target("main"), continues=PrefixStyle.LAST_MESSAGE)
+    for memory_bytes, is_kept in ((3 * MEGABYTE, True), (3 * MEGABYTE // 2, False)):
+        memory = open_prompt_memory(memory_bytes)
+        async with (
+            Upstream(Reply(stall_after=2)) as upstream,
+            running_router(socket_folder, log, {model: upstream}, prompt_memory=memory) as router,
+        ):
+            call = router.open(LARGE, ordinary=True)
+            while (response := await call.receive()) is not None and not response.contents:
+                pass
+            assert bool(memory.used) is is_kept
+            call.cancel()
+            await until(lambda memory=memory: memory.used == 0)  # type: ignore[misc]
 
 
 async def test_body_is_written_again_for_a_fallback(socket_folder: Path, log: Log) -> None:

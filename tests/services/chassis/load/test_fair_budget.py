@@ -97,3 +97,13 @@ def test_small_holdings_are_free_and_never_refused() -> None:
         holding.check(11)
     assert budget.used == 600
     assert len(fill_all) == 6
+
+
+def test_what_others_may_need_does_not_stay() -> None:
+    budget = FairBudget("memory", 100, uncharged=5)
+    large, small = budget.hold("acct_1", 50), budget.hold("acct_1", 5)
+    assert [large.may_stay, small.may_stay] == [True, True]
+    others = budget.hold("acct_2", 12)
+    assert [large.may_stay, small.may_stay] == [False, True]
+    others.release()
+    assert [large.may_stay, small.may_stay] == [True, True]

@@ -8,6 +8,7 @@ import pytest
 
 from services.chassis.telemetry.log import Log
 from services.router.prompts.answer_prefix import PrefixStyle
+from services.router.prompts.tokens import count
 from tests.services.router.harness import running_router, target
 from tests.support.upstreams.continuing import ContinuingUpstream, Cut, Script
 
@@ -29,6 +30,8 @@ async def test_server_is_told_in_its_own_way_that_the_answer_has_begun(
         ):
             answer = await router.ask(parameters_json=b'{"seed":1}', max_tokens=100)
             assert answer.text == told.text
+            # Also where the server sends the beginning once more.
+            assert answer.finished.usage.completion_tokens == count(told.text)
         first, second = told.calls
         *before, last = second["messages"]
         assert before == first["messages"]
@@ -38,3 +41,15 @@ async def test_server_is_told_in_its_own_way_that_the_answer_has_begun(
         parameters = {"continue_final_message": True, "add_generation_prompt": False} if is_by_parameters else {}
         assert {name: second[name] for name in second.keys() - first.keys()} == parameters
         assert second["seed"] == 1
+
+
+async def test_answer_that_has_begun_is_not_thought_about_again(socket_folder: Path, log: Log) -> None:
+    for effort, sent in ((b"high", None), (b"none", "none")):
+        told = Script(["Once", " upon", " a time"], cuts=deque([Cut("closed", 0.5)]))
+        second = replace(target("second"), continues=PrefixStyle.PREFIX)
+        async with (
+            ContinuingUpstream(told) as upstream,
+            running_router(socket_folder, log, {target("first"): upstream, second: upstream}) as router,
+        ):
+            await router.ask(parameters_json=b'{"reasoning_effort":"%s"}' % effort)
+        assert [call.get("reasoning_effort") for call in told.calls] == [effort.decode(), sent]

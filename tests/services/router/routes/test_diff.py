@@ -23,10 +23,11 @@ def test_models_that_come_and_go_are_told_in_their_order(tmp_path: Path) -> None
     path = tmp_path / "routes.toml"
     wanted = GOOD.replace('models = ["big", "small"]', 'models = ["small"]').replace("= 500", "= 600")
     changes = find_changes(read(path, GOOD), read(path, wanted))
+    terms = "max_output_tokens 50, has_tools False, continues last_message"
     assert [line for line in changes if "fortissimo" in line] == [
         "- fortissimo: 1. vendor/big of host, context_tokens 1000, max_output_tokens 100",
-        "- fortissimo: 2. small of bundled, context_tokens 500, max_output_tokens 50, has_tools False",
-        "+ fortissimo: 1. small of bundled, context_tokens 600, max_output_tokens 50, has_tools False",
+        f"- fortissimo: 2. small of bundled, context_tokens 500, {terms}",
+        f"+ fortissimo: 1. small of bundled, context_tokens 600, {terms}",
     ]
     assert len(changes) == 3
 
@@ -49,7 +50,7 @@ def test_canary_and_its_share_are_told(tmp_path: Path) -> None:
     path = tmp_path / "routes.toml"
     models = 'models = ["big", "small"]'
     tried = GOOD.replace(models, f'{models}\ncanary = {{ model = "small", percent = 5, accounts = ["b", "a"] }}')
-    terms = "context_tokens 500, max_output_tokens 50, has_tools False"
+    terms = "context_tokens 500, max_output_tokens 50, has_tools False, continues last_message"
     assert find_changes(read(path, GOOD), read(path, tried)) == [
         f"+ fortissimo: canary small of bundled, 5 %, a, b, {terms}"
     ]

@@ -385,6 +385,25 @@ def test_model_may_continue_answers_in_the_way_of_its_server(routes_file: Path) 
             load_routes(routes_file, {"HOST_KEY": "secret"})
 
 
+def test_model_of_a_known_host_continues_answers_unless_the_file_says_otherwise(routes_file: Path) -> None:
+    promise = 'zero_retention = true\nevidence = "contract 4711"\nuntil = 2999-12-31'
+    at_mistral = GOOD.replace("https://host.test/v1", "https://api.mistral.ai/v1").replace(
+        "zero_retention = true", promise
+    )
+    at_mistral = at_mistral.replace("vendor/big", "mistral-large-latest")
+    own = "max_output_tokens = 100"
+    for text, styles in (
+        (GOOD, (None, PrefixStyle.LAST_MESSAGE)),
+        (at_mistral, (PrefixStyle.REPEATED_PREFIX, PrefixStyle.LAST_MESSAGE)),
+        (at_mistral.replace(own, f"{own}\ncontinues = false"), (None, PrefixStyle.LAST_MESSAGE)),
+        (at_mistral.replace(own, f"{own}\nabilities = {{ prefill = false }}"), (None, PrefixStyle.LAST_MESSAGE)),
+        (GOOD.replace("= 50", "= 50\ncontinues = false"), (None, None)),
+    ):
+        routes_file.write_text(text)
+        targets = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].targets
+        assert tuple(target.continues for target in targets) == styles, text
+
+
 @pytest.fixture
 def pipe() -> Iterator[Path]:
     """Gives the path of a pipe that has a text and an end: reading it does not wait."""
