@@ -5,7 +5,7 @@ Where there was no compiler, reads and events are declined, and so everything is
 
 from services.router.prompts.running_count import PythonRunningCount
 
-__all__ = ["ChunkPosition", "RunningCount", "join_chunks", "pack_read", "read_leading_texts", "read_texts"]
+__all__ = ["ChunkPosition", "RunningCount", "pack_read", "read_leading_texts"]
 
 
 class PythonChunkPosition:
@@ -23,28 +23,12 @@ def pack_no_read(*_: object) -> None:
     return None
 
 
-def read_no_texts(*_: object) -> list[str]:
-    return []
-
-
 def read_no_leading_texts(_: bytes) -> tuple[list[str], int]:
     return [], 0
 
 
-def join_no_chunks(_: bytes) -> tuple[bytes, int]:
-    return b"", 0
-
-
 try:
-    from services.router.native import (
-        ChunkPosition,
-        RunningCount,
-        join_chunks,
-        pack_read,
-        read_leading_texts,
-        read_texts,
-    )
+    from services.router.native import ChunkPosition, RunningCount, pack_read, read_leading_texts
 except ImportError:
     ChunkPosition, RunningCount = PythonChunkPosition, PythonRunningCount  # type: ignore[assignment,misc]
-    pack_read, read_texts = pack_no_read, read_no_texts
-    join_chunks, read_leading_texts = join_no_chunks, read_no_leading_texts
+    pack_read, read_leading_texts = pack_no_read, read_no_leading_texts

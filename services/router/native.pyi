@@ -14,15 +14,9 @@ class ChunkPosition:
     def begin(self) -> None: ...
     def end(self) -> None: ...
 
-def read_texts(events: list[bytes], at: int, until: int, /) -> list[str]:
-    """Returns the texts of events from a place on, up to the first that has anything else."""
-
 def read_leading_texts(body: bytes, /) -> tuple[list[str], int]:
     """Returns the texts of the events that a body begins with, up to the first that has anything else, and where they
     end."""
-
-def join_chunks(read: bytes, /) -> tuple[bytes, int]:
-    """Returns the joined data of the whole HTTP chunks that a read begins with, and where they end."""
 
 def pack_read(
     read: bytes,

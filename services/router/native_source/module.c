@@ -12,41 +12,6 @@
 /* Counting more would block the event loop for too long. */
 #define MOST_TEXT_BYTES 16384
 
-/* Returns the texts of events from a place in a list on, as long as each of them has nothing but a text. */
-static PyObject *
-read_texts(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *events;
-    Py_ssize_t at, until;
-    if (!PyArg_ParseTuple(args, "O!nn", &PyList_Type, &events, &at, &until))
-        return NULL;
-    PyObject *texts = PyList_New(0);
-    if (texts == NULL)
-        return NULL;
-    for (; at >= 0 && at < until && at < PyList_GET_SIZE(events); at++) {
-        PyObject *event = PyList_GET_ITEM(events, at);
-        if (!PyBytes_Check(event) || PyBytes_GET_SIZE(event) > MOST_BYTES)
-            break;
-        Scan scan;
-        if (!scan_event_json(&scan, (const unsigned char *)PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event)))
-            break;
-        PyObject *text = decode_text(&scan);
-        if (text == NULL) {
-            if (PyErr_Occurred())
-                goto failed;
-            break;
-        }
-        int appended = PyList_Append(texts, text);
-        Py_DECREF(text);
-        if (appended < 0)
-            goto failed;
-    }
-    return texts;
-failed:
-    Py_DECREF(texts);
-    return NULL;
-}
-
 /* Returns the texts of the events that a body begins with, as long as each of them has nothing but a text, and where they
  * end. */
 static PyObject *
@@ -82,36 +47,6 @@ read_leading_texts(PyObject *Py_UNUSED(module), PyObject *body)
         scan.texts = 0;
     }
     return Py_BuildValue("(Nn)", texts, (Py_ssize_t)(read_to - (const unsigned char *)begin));
-}
-
-/* Joins the data of the HTTP chunks that a read begins with, as long as they are whole, and returns where they end. */
-static PyObject *
-join_chunks(PyObject *Py_UNUSED(module), PyObject *read)
-{
-    char *begin;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(read, &begin, &size) < 0)
-        return NULL;
-    Scan scan;
-    begin_scan(&scan, (const unsigned char *)begin, size);
-    /* At most as long as the read; shortened in the end. */
-    PyObject *body = PyBytes_FromStringAndSize(NULL, size);
-    if (body == NULL)
-        return NULL;
-    char *body_end = PyBytes_AS_STRING(body);
-    const unsigned char *read_to = scan.at, *chunk_end;
-    while (scan.at < scan.end && (chunk_end = scan_chunk_size(&scan)) != NULL) {
-        const unsigned char *data = scan.at;
-        scan.at = chunk_end;
-        if (!scan_chunk_end(&scan))
-            break;
-        memcpy(body_end, data, (size_t)(chunk_end - data));
-        body_end += chunk_end - data;
-        read_to = scan.at;
-    }
-    if (_PyBytes_Resize(&body, body_end - PyBytes_AS_STRING(body)) < 0)
-        return NULL;
-    return Py_BuildValue("(Nn)", body, (Py_ssize_t)(read_to - (const unsigned char *)begin));
 }
 
 static void
@@ -209,12 +144,8 @@ static PyTypeObject chunk_position_type = {
 };
 
 static PyMethodDef functions[] = {
-    {"read_texts", read_texts, METH_VARARGS,
-     "Returns the texts of events from a place on, up to the first that has anything else."},
     {"read_leading_texts", read_leading_texts, METH_O,
      "Returns the texts of the events that a body begins with, up to the first that has anything else, and where they end."},
-    {"join_chunks", join_chunks, METH_O,
-     "Returns the joined data of the whole HTTP chunks that a read begins with, and where they end."},
     {"pack_read", (PyCFunction)(void (*)(void))pack_read, METH_FASTCALL,
      "Returns the packed piece of a read, the tokens with it, and the bytes of its body; None to decline."},
     {NULL, NULL, 0, NULL},

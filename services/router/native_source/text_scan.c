@@ -367,7 +367,8 @@ scan_event(Scan *scan, EventShape *shape)
     return ++scan->events <= MOST_EVENTS;
 }
 
-const unsigned char *
+/* Returns where the data of the HTTP chunk ends that begins here, and moves on to where it begins; NULL to decline. */
+static const unsigned char *
 scan_chunk_size(Scan *scan)
 {
     Py_ssize_t size = 0;
@@ -383,12 +384,6 @@ scan_chunk_size(Scan *scan)
     return scan->at + size;
 }
 
-int
-scan_chunk_end(Scan *scan)
-{
-    return take_word(scan, "\r\n");
-}
-
 PyObject *
 decode_text(const Scan *scan)
 {
@@ -396,14 +391,6 @@ decode_text(const Scan *scan)
     if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
         PyErr_Clear();
     return text;
-}
-
-int
-scan_event_json(Scan *scan, const unsigned char *begin, Py_ssize_t size)
-{
-    const unsigned char *end = begin + size;
-    *scan = (Scan){.at = begin, .end = end, .text_end = text_buffer, .json_end = json_buffer};
-    return read_completion(scan) && scan->at == end && scan->texts;
 }
 
 void
@@ -432,7 +419,7 @@ scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size)
             if (!scan_event(scan, &shape))
                 return 0;
         scan->end = end;
-        if (!scan_chunk_end(scan))
+        if (!take_word(scan, "\r\n"))
             return 0;
     }
     return scan->texts ? body_bytes : 0;

@@ -45,17 +45,8 @@ void begin_scan(Scan *scan, const unsigned char *begin, Py_ssize_t size);
  * before, and becomes that of this one; it is empty at first. */
 int scan_event(Scan *scan, EventShape *shape);
 
-/* Returns where the data of the HTTP chunk ends that begins here, and moves on to where it begins; NULL to decline. */
-const unsigned char *scan_chunk_size(Scan *scan);
-
-/* Moves on behind a line break. */
-int scan_chunk_end(Scan *scan);
-
 /* Scans a read, after room for a packed head in `json_buffer`; returns the bytes of its body, or 0 to decline. */
 Py_ssize_t scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size);
-
-/* Scans the JSON of one event, of MOST_BYTES at most; returns 0 to decline. */
-int scan_event_json(Scan *scan, const unsigned char *begin, Py_ssize_t size);
 
 /* Returns the text that was scanned; NULL to decline, or with an exception. */
 PyObject *decode_text(const Scan *scan);

@@ -133,10 +133,6 @@ class ProviderAnswer(ABC):
         self._counted |= read_counts(usage, fields)
         return self._counted
 
-    def read_texts(self, events: list[bytes], at: int, until: int) -> int:
-        """Reads events from a place on that have nothing but texts, faster than one by one; returns how many."""
-        return 0
-
     def begin_piece(self) -> None:
         self.pieces.append(Piece())
         self._characters = 0

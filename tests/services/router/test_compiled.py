@@ -32,9 +32,7 @@ def test_without_it_texts_are_counted_in_python_and_everything_is_left_to_the_pa
     without = load_again()
     assert without.RunningCount is PythonRunningCount
     assert without.pack_read(b"", PythonRunningCount(len), 0, 1, 1, 1) is None
-    assert without.read_texts([b"{}"], 0, 1) == []
     assert without.read_leading_texts(b"data: {}\n\n") == ([], 0)
-    assert without.join_chunks(b"1\r\nx\r\n") == (b"", 0)
     position = without.ChunkPosition()
     position.begin()
     position.end()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.packed_pieces import PACKED_HEAD_BYTES, pack_piece, read_counts
-from services.router.native import RunningCount, join_chunks, pack_read, read_leading_texts, read_texts
+from services.router.native import RunningCount, pack_read, read_leading_texts
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError
 from services.router.providers.http.sse import EventReader, EventTooLong
@@ -281,38 +281,6 @@ def test_what_is_accepted_of_a_damaged_read_is_what_the_parsers_read(read: bytes
     assert packed is None or packed == parse(read)
 
 
-def read_one_by_one(events: list[bytes]) -> list[str]:
-    """Returns the texts of the first events, up to one that the parser takes for anything else."""
-    texts = []
-    for each in events:
-        read = parse(framed(each)) if each else None
-        if read is None:
-            break
-        texts.append(msgspec.json.decode(read[0][PACKED_HEAD_BYTES:]))
-    return texts
-
-
-def test_texts_of_events_are_read_up_to_the_first_that_has_anything_else() -> None:
-    events = [event("a"), event("b"), event("c"), b"[DONE]", event("d")]
-    assert read_texts(events, 0, 5) == ["a", "b", "c"]
-    assert read_texts(events, 1, 2) == ["b"]
-    assert (
-        read_texts(events, 3, 5) == read_texts(events, 5, 5) == read_texts(events, 9, 12) == read_texts([], 0, 1) == []
-    )
-
-
-@given(st.lists(_plain_events | _events, max_size=5))
-def test_texts_of_events_are_those_that_the_parser_reads(events: list[bytes]) -> None:
-    texts = read_texts(events, 0, len(events))
-    assert texts == read_one_by_one(events)[: len(texts)]
-
-
-def test_only_lists_of_bytes_are_read() -> None:
-    assert read_texts(["x"], 0, 1) == []  # type: ignore[list-item]
-    with pytest.raises(TypeError):
-        read_texts((event("x"),), 0, 1)  # type: ignore[arg-type]
-
-
 def test_empty_texts_are_left_out() -> None:
     role = TEXT.replace(b'"content":"x"', b'"role":"assistant","content":""')
     read = framed(role) + framed(TEXT, event(""), event("y"))
@@ -341,22 +309,6 @@ def test_leading_texts_are_those_that_the_parser_reads(events: list[bytes], cut_
     assert (reader.held_bytes, answer.is_finished, answer.is_over, answer.usage) == (0, False, False, None)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=300), max_size=4), st.binary(max_size=4), st.data())
-def test_joined_chunks_are_those_that_the_parser_reads(chunks: list[bytes], put: bytes, data: st.DataObject) -> None:
-    read = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
-    at = data.draw(st.integers(0, len(read)))
-    read = read[:at] + put + read[at:]
-    joined, end = join_chunks(read)
-    body = Body()
-    body.feed(read[:end])
-    assert joined == body.data
-    assert body.is_between_chunks or not end
-    if not put:
-        assert joined == b"".join(chunks)
-
-
-def test_only_bytes_are_joined_and_read() -> None:
-    with pytest.raises(TypeError):
-        join_chunks("x")  # type: ignore[arg-type]
+def test_only_bytes_are_read() -> None:
     with pytest.raises(TypeError):
         read_leading_texts("x")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from services.chassis.http_client.connection import HttpConnection, Owner
 from services.chassis.http_client.origin import Origin
 from services.chassis.http_client.pool import ConnectionPool
 from services.chassis.http_client.response import ResponseReader
-from services.router.compiled import ChunkPosition, join_chunks
+from services.router.compiled import ChunkPosition
 from services.router.providers.base import PieceSink
 from services.router.providers.http.read_rounds import ReadRounds, RoundReader
 
@@ -23,8 +23,7 @@ class BodyReader(Protocol):
 
 
 class ChunkedResponse(ResponseReader):
-    """Knows whether what has been read ends with a chunk, and joins whole chunks at once: a parser that is between two
-    chunks need not see them."""
+    """Knows whether what has been read ends with a chunk: a parser that is between two need not see whole ones."""
 
     def __init__(self) -> None:
         self.position = position = ChunkPosition()
@@ -56,14 +55,7 @@ class ChunkedResponse(ResponseReader):
             self._feed_body(data)
 
     def _feed_body(self, data: bytes) -> None:
-        rest = data
-        if self.is_between_chunks:
-            body, end = join_chunks(data)
-            if body:
-                self.on_body(body)
-                rest = data[end:]
-        if rest:
-            super()._feed_body(rest)
+        super()._feed_body(data)
         # The last chunk may also be followed by the incomplete size of the next.
         self.is_between_chunks = self.position.is_between and data.endswith(b"\r\n")
 

@@ -167,22 +167,16 @@ class Stream:
 
     def _read(self, events: list[bytes], room: int) -> None:
         """Reads events into the last piece, as far as it has room, and into others."""
-        answer, at = self._answer, 0
-        while at < len(events):
+        answer = self._answer
+        for event in events:
             if not room:
                 answer.begin_piece()
                 room = MOST_EVENTS_A_PIECE
-            end = min(at + room, len(events))
-            room = 0
-            while at < end:
-                if not self._half and (texts := answer.read_texts(events, at, end)):
-                    at += texts
-                    continue
-                self._read_event(events[at])
-                at += 1
-                if answer.is_over:
-                    answer.close()
-                    return
+            self._read_event(event)
+            room -= 1
+            if answer.is_over:
+                answer.close()
+                return
         if answer.is_finished:
             self.limit_silence()
 

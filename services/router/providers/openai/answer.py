@@ -9,7 +9,6 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw
 
-from services.router.compiled import read_texts
 from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer, read_text_of_object
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
@@ -141,12 +140,6 @@ class CompletionAnswer(ProviderAnswer):
             re.compile(r"^[^\"'`]*you exceeded your current quota"),
         ),
     )
-
-    def read_texts(self, events: list[bytes], at: int, until: int) -> int:
-        texts = read_texts(events, at, until)
-        if texts:
-            self.add_texts(*texts)
-        return len(texts)
 
     def _read_event(self, data: bytes) -> None:
         if data == _DONE:
