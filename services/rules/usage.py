@@ -39,7 +39,7 @@ def named(counted: object) -> dict[str, int]:
 
 
 def message_of(counted: object) -> usage_pb2.Usage:
-    return usage_pb2.Usage(**named(counted))
+    return usage_pb2.Usage(**dict(zip(COLUMNS, counts_of(counted), strict=True)))
 
 
 def add_usage(total: Message, added: Any) -> None:
@@ -50,8 +50,10 @@ def add_usage(total: Message, added: Any) -> None:
 
 def with_bounded_parts(usage: Usage) -> Usage:
     """Returns the usage with no more tokens in a part than in the whole."""
-    bounds = {part: min(getattr(usage, part), getattr(usage, whole)) for part, whole in PART_OF.items()}
-    return msgspec.structs.replace(usage, **bounds)
+    for part, whole in PART_OF.items():
+        if getattr(usage, part) > (most := getattr(usage, whole)):
+            usage = msgspec.structs.replace(usage, **{part: most})
+    return usage
 
 
 def parts_of(whole: str) -> list[str]:

@@ -66,7 +66,9 @@ class RequestHead:
     ) -> bytes:
         """Returns the head of a request that has these headers beside those of all."""
         others = {**headers, "traceparent": traceparent} if traceparent else headers
-        lines = "".join([f"{name}: {value}\r\n" for name, value in others.items()]).encode()
+        lines = b""
+        for name, value in others.items():
+            lines += f"{name}: {value}\r\n".encode()
         return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), lines)
 
     def for_reading(self, path: str) -> bytes:

@@ -72,7 +72,9 @@ class TokenAllowance:
         if self._grant is None:
             return
         least_output_tokens = self.output_tokens_before + 1
-        if not self._covers(total_prompt_tokens, least_output_tokens) and self._answer is not None:
+        if self._covers(total_prompt_tokens, least_output_tokens):
+            return
+        if self._answer is not None:
             # Waits for the reply to the previous round's request.
             await self._wait_for(self._answer)
         if not self._covers(total_prompt_tokens, least_output_tokens) and not self._grant.last:

@@ -149,7 +149,8 @@ class Targets:
             if is_retry:
                 budget.begin_retry()
             try:
-                upstream = await search.try_model(model_state)
+                candidate = await search.fit(model_state)
+                upstream = None if candidate is None else await search.ask(candidate, may_postpone=True)
             finally:
                 if is_retry:
                     budget.end_retry()

@@ -104,9 +104,10 @@ class ModelSearch:
         self.key_id = self.chat.key_id or self.chat.account_id
         self.counted = CountedPrompt(self.prompt.tokens, bool(self.prompt.tools.json), self.chat.account_id)
 
-    async def try_model(self, model_state: ModelState) -> Upstream | None:
-        """Tries one model; returns None if another may do better."""
-        await self._turn_to(model_state)
+    async def fit(self, model_state: ModelState) -> _Candidate | None:
+        """Returns the request that a model may take; None if another may do better."""
+        if self.given_prompt.messages.thoughts:
+            await self._turn_to(model_state)
         target, chat = model_state.target, self.chat
         if self.models.route.refuse_cut_prompts and model_state.cut_prompts.cuts(self.prompt.tokens):
             self.refusals.add_no_room(too_long_for(model_state.cut_prompts.read_tokens))
@@ -126,21 +127,21 @@ class ModelSearch:
         if fit.is_doubtful and self._has_larger_window_elsewhere(target):
             self.postponed.append(candidate)
             return None
-        return await self.ask(candidate, may_postpone=True)
+        return candidate
 
     async def _turn_to(self, model_state: ModelState) -> None:
         """Has the prompt say what this model thought in earlier turns, and no other."""
         given = self.given_prompt
-        if not given.messages.thoughts:
-            return
         taken = model_state.provider.takes_back(model_state.target.model_name)
         messages, thought_tokens = await restore(given.messages, taken)
         self.prompt = replace(given, messages=messages, tokens=given.tokens + thought_tokens)
         self.counted = self.counted._replace(tokens=self.prompt.tokens)
 
     async def ask(self, candidate: _Candidate, *, may_postpone: bool = False) -> Upstream | None:
-        """Has a model called, and again without the parameters or with a lower max_tokens if it refused these."""
-        await self._turn_to(candidate.model_state)
+        """Has a model called, and again without the parameters or with a lower max_tokens if it refused these; returns
+        None if another may do better."""
+        if self.given_prompt.messages.thoughts:
+            await self._turn_to(candidate.model_state)
         if candidate.is_repeated:
             self.attempts.repeat()
         upstream = await self._call(candidate)

@@ -58,7 +58,7 @@ class OpenCall:
             attempt.begun(is_answer=False)
             rest: AsyncGenerator[Piece, None] | GatheredAnswer = pieces
             if gathering is None:
-                if first.says_nothing and first.finish_reason in FAILURE_REASONS:
+                if first.finish_reason in FAILURE_REASONS and first.says_nothing:
                     await pieces.aclose()
                     raise ProviderError("failed before its answer")
             else:

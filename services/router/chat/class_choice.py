@@ -19,8 +19,8 @@ def resolve_class(model: str, preferred_class: str, allowed: Collection[str] = C
     class_id = model
     if model in ("", AUTO):
         class_id = auto_class(preferred_class or DEFAULT_CLASS, allowed)
-    usable = [each for each in CLASSES if each in allowed]
-    if class_id not in usable:
+    if class_id not in CLASSES or class_id not in allowed:
+        usable = [each for each in CLASSES if each in allowed]
         hint = Sentence("model_unknown_use", models=", ".join((AUTO, *usable)))
         raise LegatoError(Reason.MODEL_UNKNOWN, hint if usable else Sentence("model_unknown"), param="model")
     return class_id

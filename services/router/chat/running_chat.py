@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from legato_protos.router.v1.router_pb2 import ChatOpen, ProviderCost, Started
@@ -15,7 +16,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, TimeLimit
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.relay import DescribeCalls, Relay
+from services.router.answers.relay import Relay
 from services.router.answers.seam import Seam
 from services.router.calls.attempts import Attempts
 from services.router.calls.continuation import (
@@ -162,7 +163,7 @@ class RunningChat:
             upstream.usage_check,
             is_covered_whole=is_covered,
             call_check=upstream.call_check,
-            describe_calls=_describe_calls(self.attempts, self._continuation, upstream),
+            describe_calls=partial(_describe_calls, self.attempts, self._continuation, upstream),
             seals=self._seals_of(upstream) if may_think else None,
         )
         await self._pass_on(upstream, relay)
@@ -302,10 +303,14 @@ def _open_next(targets: Targets, class_id: str, allowance: TokenAllowance) -> Op
     return open_next
 
 
-def _describe_calls(attempts: Attempts, continuation: Continuation | None, upstream: Upstream) -> DescribeCalls:
-    def describe(counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None) -> Iterable[ModelCall]:
-        if continuation is not None:
-            return [*attempts.other_calls, *continuation.describe_calls(counted, told, said)]
-        return [*attempts.other_calls, describe_call(upstream.plan.target, counted, told, said)]
-
-    return describe
+def _describe_calls(
+    attempts: Attempts,
+    continuation: Continuation | None,
+    upstream: Upstream,
+    counted: Usage,
+    told: ProviderUsage | None,
+    said: ProviderUsage | None,
+) -> Iterable[ModelCall]:
+    if continuation is not None:
+        return [*attempts.other_calls, *continuation.describe_calls(counted, told, said)]
+    return [*attempts.other_calls, describe_call(upstream.plan.target, counted, told, said)]

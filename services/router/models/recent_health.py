@@ -11,7 +11,7 @@ from services.router.models.call_result import CallEnd, CallObserver, CallPlan, 
 PERIOD_S: Final = 10.0
 PERIODS: Final = 30
 # As the circuit breaker counts them.
-FAILED: Final = frozenset({CallEnd.FAILED, CallEnd.CUT})
+FAILED: Final = (CallEnd.FAILED, CallEnd.CUT)
 
 
 class _Period:

@@ -57,9 +57,14 @@ def describe_call(
 
 def _as_said(said: ProviderUsage, counted: Usage) -> Usage:
     """Returns what the provider reported, with our own counts where it reported none."""
-    # Of a part that is not reported there is nothing.
-    counts = {name: 0 if name in PART_OF else count for name, count in named(counted).items()}
-    counts |= {name: count for name in COLUMNS if (count := getattr(said, name)) is not None}
+    counts = named(counted)
+    for name in COLUMNS:
+        count = getattr(said, name)
+        if count is not None:
+            counts[name] = count
+        elif name in PART_OF:
+            # Of a part that is not reported there is nothing.
+            counts[name] = 0
     return message_of(with_bounded_parts(usage.Usage(**counts)))
 
 

@@ -178,7 +178,9 @@ class Messages:
             given = (b"[" + msgspec.json.encode(message) + b",", memoryview(given[0])[begin:], *given[1:])
         lasting = None if self.lasting is None else self.lasting + (index < self.lasting)
         given = () if index else given
-        thoughts = {at + (at >= index): carried for at, carried in self.thoughts.items()}
+        thoughts = self.thoughts
+        if thoughts:
+            thoughts = {at + (at >= index): carried for at, carried in thoughts.items()}
         return replace(self, parsed=parsed, _given=given, lasting=lasting, thoughts=thoughts)
 
     def insert_guidance(self, text: str) -> "Messages":

@@ -187,7 +187,7 @@ class HttpProvider(ABC):
         known, parameters = call.abilities or abilities_of(self.kind, call.model_name), call.parameters
         lessons_left = MOST_LESSONS
         while True:
-            call.takes = self._learned.get((call.model_name, known), known)
+            call.takes = self._learned.get((call.model_name, known), known) if self._learned else known
             call.parameters = self._adapted(call, parameters)
             connection = await self._post(call)
             if connection.response.status == 200:

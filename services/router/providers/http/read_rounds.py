@@ -10,7 +10,7 @@ import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final
 
 # How long after a round the next one follows. With many connections it is longer, so that a read brings several chunks:
 # where a process has little time to spare, their number is what makes all of them late.
@@ -23,6 +23,8 @@ FEW_CONNECTIONS_ROUND_S: Final = 0.0125
 LEAST_CONNECTIONS: Final = 4
 # Read at once: all that the kernel buffers.
 READ_BYTES: Final = 64 * 1024
+# In place of the number of an open file.
+_NO_FILE: Final = -1
 
 
 class ReadRounds:
@@ -102,13 +104,14 @@ class RoundReader:
         """`transport` is that of the socket: with TLS, the one below the TLS."""
         self._rounds = rounds
         self._transport = transport
-        self._file_no: int | None = None
+        # While it takes part.
+        self._file_no = _NO_FILE
         self._protocol: Any = None
         # TLS hands out its own buffer.
         self._has_buffer = False
 
     def join(self) -> None:
-        if self._file_no is None and not self._transport.is_closing():
+        if self._file_no == _NO_FILE and not self._transport.is_closing():
             self._transport.pause_reading()
             self._file_no = self._transport.get_extra_info("socket").fileno()
             self._protocol = self._transport.get_protocol()
@@ -117,9 +120,9 @@ class RoundReader:
 
     def leave(self) -> None:
         """Lets the transport read again; necessary before it is closed."""
-        if self._file_no is not None:
+        if self._file_no != _NO_FILE:
             self._rounds.remove(self._file_no, self._read)
-            self._file_no = None
+            self._file_no = _NO_FILE
             # No reference cycles, for the garbage collector is to have nothing to do.
             self._protocol = None
             if not self._transport.is_closing():
@@ -129,9 +132,9 @@ class RoundReader:
         protocol, has_buffer = self._protocol, self._has_buffer
         try:
             received: Any = (
-                os.readv(cast(int, self._file_no), [protocol.get_buffer(READ_BYTES)])
+                os.readv(self._file_no, [protocol.get_buffer(READ_BYTES)])
                 if has_buffer
-                else os.read(cast(int, self._file_no), READ_BYTES)
+                else os.read(self._file_no, READ_BYTES)
             )
         except OSError:
             received = None

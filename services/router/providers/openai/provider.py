@@ -94,11 +94,11 @@ class OpenAIProvider(HttpProvider):
         return TakenBack(f"openai {name}", f"openai {self._route.name} {name}", kinds, clients_kinds)
 
     def _write_body(self, call: ProviderCall) -> bytes:
-        if (messages := self._with_thoughts(call)) is not call.messages:
-            call = replace(call, messages=messages)
+        if call.messages.thoughts or self._route.reasoning_needed or self._needs_signatures:
+            call = replace(call, messages=self._with_thoughts(call))
         if self._route.short_call_ids:
             call = replace(call, messages=shorten_call_ids(call.messages))
-        if not self._route.allowed_tools:
+        if call.tools.json and not self._route.allowed_tools:
             call = replace(call, tools=call.tools.without_others())
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
