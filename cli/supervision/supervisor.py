@@ -338,7 +338,7 @@ async def _done_before(event: asyncio.Event, task: asyncio.Task[None]) -> bool:
     return has_ended
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

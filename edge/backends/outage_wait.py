@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from edge.wire.body_reader import ClientGone
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError, Reason
@@ -165,7 +165,7 @@ class OutageWait:
         except asyncio.CancelledError:
             if not request.is_gone:
                 raise
-            task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+            task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
             task.uncancel()
             raise ClientGone from None
         finally:

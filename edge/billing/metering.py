@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
@@ -186,7 +186,7 @@ class Metering:
         """Sends a correction in the background, without a retry: a rate limit is no money, so one may be lost."""
         self._send_later(self._send_correction(correction))
 
-    def _send_later(self, sending: Coroutine[Any, Any, None]) -> None:
+    def _send_later(self, sending: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(sending)
         self._corrections.add(task)
         task.add_done_callback(self._corrections.discard)

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import Any, Final
+from typing import Final
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
@@ -101,7 +101,7 @@ class Chat:
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
         """Runs the chat. As soon as its client disconnects, cancels it and raises ClientGone."""
-        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
         if when_gone is not None:
             when_gone(lambda: self._leave(task))
         end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE
@@ -126,7 +126,7 @@ class Chat:
                 self._call.cancel()
             self._record_end(end)
 
-    def _leave(self, task: "asyncio.Task[Any]") -> None:
+    def _leave(self, task: "asyncio.Task[object]") -> None:
         if ChatStage.CLIENT_GONE in STAGES_AFTER[self._stage]:
             self._enter(ChatStage.CLIENT_GONE)
             self._delivery.close()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -137,7 +137,7 @@ def _by_bucket(
     rows: metering.ListUsageResponse, callers: Mapping[str, str], *, keeps_keys: bool
 ) -> dict[int, list[pb.UsageRow]]:
     """Returns the rows by the start of their buckets; unless keys are asked for, those of one caller are added up."""
-    found: dict[int, dict[Any, pb.UsageRow]] = {}
+    found: dict[int, dict[tuple[str, str, str], pb.UsageRow]] = {}
     for row in rows.rows:
         caller, key_id = callers.get(row.key_id, ""), row.key_id if keeps_keys else ""
         sums = found.setdefault(row.start_time.seconds, {}).setdefault(

@@ -8,8 +8,7 @@ from edge.backends.auth import Principal, Scope
 from edge.rpc.relay import Client
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import HttpScope
-from services.chassis.rpc.callers import CALLER_PREFIX, is_secured, names_of, not_allowed, uri_of
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import CALLER_PREFIX, Context, is_secured, names_of, not_allowed, uri_of
 from services.chassis.sentence import Sentence
 
 ACCOUNT: Final = b"x-legato-account"

@@ -40,12 +40,12 @@ class AnsweredCall:
     hold: ChatHold
     created_s: int
     # Sends a message.
-    write: Callable[[Any], Coroutine[Any, Any, None]]
+    write: Callable[[Any], Coroutine[object, None, None]]
     # Is called for a caller that reads nothing for so long.
     leave: Callable[[], None]
     stalled_reader_s: float
     # Sends the initial metadata.
-    write_id: Callable[[], Coroutine[Any, Any, None]]
+    write_id: Callable[[], Coroutine[object, None, None]]
     # Returns the time until the caller's deadline; None: it has none.
     remaining_s: Callable[[], float | None]
 

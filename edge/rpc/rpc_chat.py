@@ -20,7 +20,7 @@ from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.load.fair_budget import BudgetShare
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 
 _SPAN: Final = {"rpc.system": "grpc", "rpc.service": pb.DESCRIPTOR.services_by_name["ChatService"].full_name}
 _COMPLETE_SPAN, _STREAM_SPAN = _SPAN | {"rpc.method": "Complete"}, _SPAN | {"rpc.method": "Stream"}

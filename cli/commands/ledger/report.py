@@ -1,7 +1,7 @@
 """`legato report`."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +215,7 @@ def _pair(text: str) -> tuple[str, str]:
     return theirs, ours
 
 
-def _used(answer: GetReportResponse) -> Iterator[Any]:
+def _used(answer: GetReportResponse) -> Iterator[tuple[tuple[date, str], UsedTokens]]:
     for row in answer.rows:
         sums = row.sums
         cost_nanos = None if sums.uncosted_calls else sums.cost_nanos

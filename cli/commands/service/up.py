@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -248,7 +248,9 @@ def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled
         _say(f"the service is running, but the first account or key could not be created: {error.format_message()}")
 
 
-async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
+async def _supervise(
+    supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], object]
+) -> None:
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def begin_to_end() -> None:

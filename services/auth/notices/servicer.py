@@ -23,8 +23,8 @@ from services.chassis.access_tokens import Access, current_access
 from services.chassis.changes import Settings, changes_between
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.chassis.sentence_messages import to_sentence_message
 

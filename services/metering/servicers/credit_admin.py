@@ -7,7 +7,7 @@ from legato_protos.metering.v1 import metering_pb2_grpc
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.metering.audit.auditor import audit
 from services.metering.audit.closed_months import audit_months, read_closed
 from services.metering.credit import messages as credit

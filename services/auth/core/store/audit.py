@@ -73,9 +73,7 @@ def delete_pruned(connection: sa.Connection, most: int) -> int:
     pruned_no = connection.scalar(sa.select(audit_head.c.pruned_no))
     some = sa.select(audit_events.c.event_no).where(audit_events.c.event_no <= pruned_no)
     some = some.order_by(audit_events.c.event_no).limit(most)
-    deleted: sa.CursorResult[Any] = connection.execute(
-        audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery()))
-    )
+    deleted = connection.execute(audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery())))
     return deleted.rowcount
 
 

@@ -1,7 +1,6 @@
 """Finds and changes users, and which accounts they belong to."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,7 +25,7 @@ def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[Use
     return find_all(connection, User, query.order_by(users.c.created_at_us).limit(limit))
 
 
-def change_user(connection: sa.Connection, user_id: str, **values: Any) -> None:
+def change_user(connection: sa.Connection, user_id: str, **values: object) -> None:
     connection.execute(users.update().where(users.c.user_id == user_id).values(**values))
 
 

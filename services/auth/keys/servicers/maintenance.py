@@ -11,8 +11,8 @@ from services.auth.keys.records import MaintenanceNotice
 from services.auth.keys.store.epochs import put_maintenance, read_maintenance
 from services.chassis.access_tokens import current_access
 from services.chassis.changes import changes_between
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 
 
 class MaintenanceMethods(Domain):

@@ -31,8 +31,8 @@ from services.chassis.changes import Change
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 
 INVITATION_VALID_US: Final = 7 * DAY_US

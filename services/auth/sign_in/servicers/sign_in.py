@@ -23,9 +23,8 @@ from services.auth.sign_in.servicers.credentials import SignInMethods
 from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access, AccountRole, expiry_us
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
-from services.chassis.rpc.callers import Role, current_role
+from services.chassis.rpc.callers import Context, Role, current_role
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 
 # For so long, pages tell of a key that expired while it was used.
 EXPIRED_KEYS_TOLD_US: Final = 7 * DAY_US

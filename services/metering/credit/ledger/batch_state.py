@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import add
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from services.chassis.changes import Change, to_json
 from services.metering.credit.ledger.holds import charged_hour_us
@@ -139,7 +139,7 @@ class BatchState:
             told = to_json([Change("amount_nanos", None, operation.amount_nanos)])
             self.changes.append(AccountChange(action, operation.account_id, "", *COMMAND_LINE, self.now_us, told))
 
-    def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
+    def _context(self, operation: Operation[object], account: AccountBalance, hold: Hold | None) -> RuleContext:
         booked, returned, claim, claimant, live_holds, key_id, hour_us = None, None, None, None, 0, "", None
         returned_owed_nanos = 0
         if isinstance(operation, CreditOperation):
