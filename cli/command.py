@@ -57,7 +57,7 @@ class Invocation:
         self._context.call_on_close(services.close)
         return services
 
-    def say(self, text: str, thing: Mapping[str, object]) -> None:
+    def report(self, text: str, thing: Mapping[str, object]) -> None:
         """Prints a text, or with --json what it is about."""
         show_json(thing) if self.json else click.echo(text)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from cli.backups.catalog import UNFINISHED_KEPT, Catalog, name_at
 from cli.backups.manifest import BackedUpSchema, BackupUnusable, BookTotals, Manifest, describe_file
-from cli.backups.secret_fingerprints import fingerprints, given_secrets, noted_peppers
+from cli.backups.secret_fingerprints import fingerprints, given_secrets, recorded_peppers
 from cli.backups.settings import BackupSettings
 from cli.backups.stores import DUMP, NEEDED, SERVICES, file_names, opened, read_schema, read_totals
 
@@ -107,11 +107,11 @@ class BackupMaker:
 
     def _describe(self, connections: "Mapping[str, Connection]") -> _Contents:
         schemas = {service: read_schema(connection) for service, connection in connections.items()}
-        noted = noted_peppers(connections["auth"]) if schemas["auth"].revision else {}
+        recorded = recorded_peppers(connections["auth"]) if schemas["auth"].revision else {}
         return {
             "schemas": schemas,
             "totals": read_totals(connections),
-            "secrets": fingerprints(given_secrets(self._settings, self._data)) | noted,
+            "secrets": fingerprints(given_secrets(self._settings, self._data)) | recorded,
         }
 
 

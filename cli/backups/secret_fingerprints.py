@@ -37,10 +37,10 @@ def fingerprints(given: Mapping[str, str]) -> dict[str, str]:
     return {variable: fingerprints_of(parse_versioned_secrets(variable, value)) for variable, value in given.items()}
 
 
-def noted_peppers(auth: "Connection") -> dict[str, str]:
+def recorded_peppers(auth: "Connection") -> dict[str, str]:
     """Returns the peppers that auth has noted in its database when it started last."""
-    noted = auth.exec_driver_sql("SELECT peppers FROM epoch").scalar_one()
-    return {PEPPERS_VARIABLE: noted} if noted else {}
+    recorded = auth.exec_driver_sql("SELECT peppers FROM epoch").scalar_one()
+    return {PEPPERS_VARIABLE: recorded} if recorded else {}
 
 
 def compare_secrets(needed: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

@@ -58,7 +58,7 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
     needs_peppers = not peppers_given and (stores["auth"] is StoreState.USED or PEPPERS in had.get("parts", ()))
     if needs_peppers and not (data / PEPPERS).exists():
         missing[PEPPERS] = f"{data / PEPPERS} (the secret that keys are hashed with; without it no key works)"
-    missing = {name: told for name, told in missing.items() if name not in begin_anew}
+    missing = {name: what for name, what in missing.items() if name not in begin_anew}
     if missing:
         raise Incomplete(_message(data, missing))
 

@@ -232,12 +232,12 @@ class OutageQueues:
                         await request.verify_again()
                     answer = await ask()
                 except LegatoError as error:
-                    queue.note(place, is_back=not is_outage(error))
+                    queue.record(place, is_back=not is_outage(error))
                     if not is_outage(error):
                         raise
                     on_repeat()
                 else:
-                    queue.note(place, is_back=True)
+                    queue.record(place, is_back=True)
                     return answer
         finally:
             queue.leave(place)
@@ -271,7 +271,7 @@ class _Queue:
         self._let_try()
         return place
 
-    def note(self, place: _Place, *, is_back: bool) -> None:
+    def record(self, place: _Place, *, is_back: bool) -> None:
         """Ends the attempt of a place, which the service has answered, or not."""
         self._end_attempt(place)
         place.turn = asyncio.get_running_loop().create_future()

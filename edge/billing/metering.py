@@ -93,7 +93,7 @@ class Metering:
         ask = _asking("Admit", request, pb.AdmitResponse)
         account_id = request.account_id
         rate = await (self._wait_for(account_id, ask) if waits else self._retry(account_id, ask))
-        self._last_rates.note(request.key_id, rate)
+        self._last_rates.record(request.key_id, rate)
         return rate
 
     def last_rates(self, principal: Principal) -> Headers | None:
@@ -137,7 +137,7 @@ class Metering:
         return response
 
     def _confirm(self, admission: Admission, rate: pb.AdmitResponse) -> None:
-        self._last_rates.note(admission.asked.key_id, rate)
+        self._last_rates.record(admission.asked.key_id, rate)
         admission.confirm(rate)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:

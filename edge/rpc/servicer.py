@@ -116,7 +116,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         try:
             yield scope_of(context, connection.client)
         except asyncio.CancelledError:
-            connection.note_reset()
+            connection.record_reset()
             raise
         finally:
             connection.end_call()

@@ -66,7 +66,7 @@ def audit(
 
 
 def _show(invocation: Invocation, violations: list[str], if_none: str) -> None:
-    invocation.say("\n".join(violations) or if_none, {"ok": not violations, "violations": violations})
+    invocation.report("\n".join(violations) or if_none, {"ok": not violations, "violations": violations})
     if violations:
         sys.exit(1)
 

@@ -94,7 +94,7 @@ def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
         else:
             click.echo("\n".join(mistakes), err=True)
         sys.exit(MISTAKEN)
-    invocation.say("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
+    invocation.report("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
 
 
 @routes.command()
@@ -148,16 +148,16 @@ def diff(invocation: Invocation, file: Path) -> None:
         answer = call_service(stub.DiffRoutes, request)
         return [{"router": router, "mistakes": list(answer.mistakes), "changes": list(answer.changes)}]
 
-    told, failures = _ask_each(invocation, ask)
+    found, failures = _ask_each(invocation, ask)
     if invocation.json:
-        invocation.show({"routers": told})
-    for each in [] if invocation.json else told:
+        invocation.show({"routers": found})
+    for each in [] if invocation.json else found:
         for mistake in each["mistakes"]:
             click.echo(f"{each['router']}: {file}: {mistake}", err=True)
         if not each["mistakes"]:
             click.echo("\n".join([each["router"], *(each["changes"] or [NOTHING_CHANGES])]))
     _fail_for(failures)
-    if any(each["mistakes"] for each in told):
+    if any(each["mistakes"] for each in found):
         sys.exit(MISTAKEN)
 
 
@@ -199,12 +199,12 @@ def compare_models(invocation: Invocation, first: str, second: str, class_id: st
     """Compare two models by what the calls to them came to, summed over all routers.
 
     A model is named as its provider calls it, or as PROVIDER/MODEL."""
-    told, failures = _ask_each(
+    found, failures = _ask_each(
         invocation, lambda router, stub: call_service(stub.ListOutcomes, ListOutcomesRequest()).outcomes
     )
-    if not told:
+    if not found:
         _fail_for(failures)
-    outcomes = [each for each in told if class_id in (None, each.class_id)]
+    outcomes = [each for each in found if class_id in (None, each.class_id)]
     sums = [sum_outcomes(name, outcomes) for name in (first, second)]
     for each in sums:
         if not each.calls:

@@ -70,8 +70,8 @@ def columns_of(record: type, *key: str, **others: ColumnType | sa.ForeignKey) ->
         if is_dataclass(annotation) and other is None:
             columns += columns_of(annotation)  # type: ignore[arg-type]
             continue
-        is_told = other is None or isinstance(other, sa.ForeignKey)
-        column = sa.Column(name, _type_of(annotation) if is_told else other, primary_key=name in key)
+        has_own_type = other is None or isinstance(other, sa.ForeignKey)
+        column = sa.Column(name, _type_of(annotation) if has_own_type else other, primary_key=name in key)
         if isinstance(other, sa.ForeignKey):
             column.append_foreign_key(other)
         # A type for a record says what NULL means.

@@ -198,7 +198,7 @@ class ExchangeClient:
                 outcomes = await asyncio.gather(reader, writer, watch, return_exceptions=True)
                 failures = 0 if self._outbox is outbox else failures + 1
                 self._break_off()
-            self._tell_faults(outcomes)
+            self._log_faults(outcomes)
             await asyncio.sleep(RECONNECT_AFTER_S[min(failures, len(RECONNECT_AFTER_S) - 1)])
 
     async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox[ExchangeMessage]) -> None:
@@ -251,7 +251,7 @@ class ExchangeClient:
                 self.forget(call_id)
                 call.fail(ExchangeBroken(self._service))
 
-    def _tell_faults(self, outcomes: Iterable[BaseException | None]) -> None:
+    def _log_faults(self, outcomes: Iterable[BaseException | None]) -> None:
         """Logs unexpected exceptions; broken connections are normal."""
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError | asyncio.InvalidStateError):

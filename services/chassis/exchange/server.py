@@ -124,7 +124,7 @@ class Session:
                 if not isinstance(answer, asyncio.Future):
                     answer = asyncio.ensure_future(answer)
             except Exception as error:
-                self._fail(call_id, self._tellable(error))
+                self._fail(call_id, self._as_refusal(error))
                 return
             self.calls[call_id] = answer
             if self._spans is not None and (span := self._span_of(item)) is not None:
@@ -137,7 +137,7 @@ class Session:
         if answer.cancelled():
             self._fail(call_id, internal_error())
         elif (error := answer.exception()) is not None:
-            self._fail(call_id, self._tellable(error))
+            self._fail(call_id, self._as_refusal(error))
             forget_origin(error)
         else:
             self.outbox.put(call_id, pb.ITEM_KIND_END, answer.result().SerializeToString())
@@ -150,7 +150,7 @@ class Session:
             return
         except Exception as error:
             if self.calls.pop(call.call_id, None) is call:
-                self._fail(call.call_id, self._tellable(error))
+                self._fail(call.call_id, self._as_refusal(error))
             forget_origin(error)
             return
         if self.calls.pop(call.call_id, None) is call:
@@ -159,7 +159,7 @@ class Session:
     def _span_of(self, item: Item) -> Span | None:
         return None if self._spans is None or not item.traceparent else self._spans.begin(item.method, item.traceparent)
 
-    def _tellable(self, error: BaseException) -> LegatoError:
+    def _as_refusal(self, error: BaseException) -> LegatoError:
         if isinstance(error, LegatoError):
             return error
         if isinstance(error, DecodeError):

@@ -68,9 +68,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                     check_account(access, method, request)
                 return await behaviour(request, context)
             except (Exception, asyncio.CancelledError) as error:
-                told = self._status_of(error)
+                status = self._status_of(error)
             del request
-            return await _abort(context, *told)
+            return await _abort(context, *status)
 
         return guarded
 
@@ -86,9 +86,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                         yield response
                 return
             except (Exception, asyncio.CancelledError) as error:
-                told = self._status_of(error)
+                status = self._status_of(error)
             del response
-            await _abort(context, *told)
+            await _abort(context, *status)
 
         return guarded
 
@@ -120,9 +120,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, asyncio.CancelledError):
             # Re-raised, it would leave the client waiting forever.
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
-        told = error if isinstance(error, LegatoError) else internal_error()
-        status = rpc_status.to_status(to_status(told))
-        return status.code, status.details, (*status.trailing_metadata, *_pushback(told))
+        status = error if isinstance(error, LegatoError) else internal_error()
+        status = rpc_status.to_status(to_status(status))
+        return status.code, status.details, (*status.trailing_metadata, *_pushback(status))
 
 
 def _pushback(error: LegatoError) -> tuple[tuple[str, str], ...]:

@@ -385,7 +385,7 @@ class Writer:
         if isinstance(outcome, UnmatchedSettlement):
             self.unmatched += 1
             if isinstance(operation, Settle):
-                self.unmatched_settlements.note(operation)
+                self.unmatched_settlements.record(operation)
             self._log.failure("settlement.unmatched", outcome, **_id_of(operation), account_id=operation.account_id)
         if waiting.future.done():
             # The caller left; its operation is written all the same.

@@ -157,7 +157,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             return False
         if is_accepted and unpaid.is_over_limit(request.account_id):
             return True
-        unpaid.note(request.account_id, request.request_id, request.unpaid_prompt_tokens)
+        unpaid.record(request.account_id, request.request_id, request.unpaid_prompt_tokens)
         return False
 
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:

@@ -29,7 +29,7 @@ def change_user(connection: sa.Connection, user_id: str, **values: object) -> No
     connection.execute(users.update().where(users.c.user_id == user_id).values(**values))
 
 
-def note_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
+def record_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
     is_news = sa.or_(users.c.last_seen_hour_us.is_(None), users.c.last_seen_hour_us < hour_us)
     connection.execute(users.update().where(users.c.user_id == user_id, is_news).values(last_seen_hour_us=hour_us))
 

@@ -48,8 +48,8 @@ class MaintenanceMethods(Domain):
             after = change(before)
             if after != before:
                 put_maintenance(connection, after)
-                told = changes_between(_retry_after(before), _retry_after(after))
-                self._audit.append(connection, action, by, changes=told)
+                changes = changes_between(_retry_after(before), _retry_after(after))
+                self._audit.append(connection, action, by, changes=changes)
             return after
 
         maintenance = await self._database.write(write)

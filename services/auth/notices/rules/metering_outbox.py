@@ -50,7 +50,7 @@ def _store(
     for notice in pending.notices:
         if notice.kind in _DATA:
             recorder.record(connection, _to_notice(notice, names.get(notice.key_id, notice.key_id)))
-    new = [change for change in pending.changes if stored_audit.note_change(connection, change.change_id, now_us)]
+    new = [change for change in pending.changes if stored_audit.record_change(connection, change.change_id, now_us)]
     for change in new:
         audit.append(
             connection,

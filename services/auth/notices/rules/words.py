@@ -43,8 +43,8 @@ def make_notice(
 
 def sentence_of(notice: OwnerNotice) -> Sentence:
     """Returns the summary as a sentence, for readers of another language."""
-    told = notice.content
-    return _summarise(notice.kind, told.key_name or told.key_id or "", told.data)
+    content = notice.content
+    return _summarise(notice.kind, content.key_name or content.key_id or "", content.data)
 
 
 def _summarise(kind: str, key: str, data: NoticeData) -> Sentence:

@@ -91,8 +91,8 @@ class MemberMethods(Domain):
         names = await self._database.write(add)
         if names is not None:
             self._mail.invite(invitation.email, code, *names)
-        told = to_message(pb.Invitation, invitation)
-        return pb.InviteMemberResponse(invitation=told, code=code, is_mailed=names is not None)
+        shown = to_message(pb.Invitation, invitation)
+        return pb.InviteMemberResponse(invitation=shown, code=code, is_mailed=names is not None)
 
     @writes
     def CancelInvitation(

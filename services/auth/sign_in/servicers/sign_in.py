@@ -27,7 +27,7 @@ from services.chassis.rpc.callers import Context, Role, current_role
 from services.chassis.rpc.messages import to_message, to_timestamp
 
 # For so long, pages tell of a key that expired while it was used.
-EXPIRED_KEYS_TOLD_US: Final = 7 * DAY_US
+EXPIRED_KEYS_SHOWN_US: Final = 7 * DAY_US
 EXPIRED_KEYS_MOST: Final = 20
 
 
@@ -78,7 +78,7 @@ class SignInServicer(SignInMethods, pb_grpc.SignInServiceServicer):
         """Resolves a token to its user, with an access token for one of the user's accounts."""
         signer, token = self._sessions.require_signer(), request.session_token
         session, summary, memberships, account, expired = await self._look_up(token, request.account_id)
-        new_token = await self._sessions.note_use(session, token)
+        new_token = await self._sessions.record_use(session, token)
         is_operator = current_role.get() is not Role.CONSOLE and summary.user.is_operator
         account_id = account.account_id if account else ""
         access = Access(
@@ -120,7 +120,7 @@ class SignInServicer(SignInMethods, pb_grpc.SignInServiceServicer):
         [own] = chosen
         account = get(connection, Account, own.account_id)
         now_us, maker = self.now_us(), user.user_id if own.role is AccountRole.MEMBER else ""
-        since_us = now_us - EXPIRED_KEYS_TOLD_US
+        since_us = now_us - EXPIRED_KEYS_SHOWN_US
         expired = stored_keys.list_expired(connection, own.account_id, since_us, now_us, EXPIRED_KEYS_MOST, maker)
         return session, summary, memberships, account, expired
 
