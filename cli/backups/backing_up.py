@@ -16,9 +16,8 @@ from cli.backups.settings import BackupSettings
 from cli.backups.stores import DUMP, NEEDED, SERVICES, file_names, opened, read_schema, read_totals
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from services.chassis.database.database import Database
+    from services.metering.store import Connection
 
 _SCRATCH: Final = ".legato-backup-"
 

@@ -10,7 +10,7 @@ from cli.supervision.environment import CREDENTIAL_KEY_VARIABLE, GROUNDING_KEY_V
 from services.chassis.versioned_secrets import fingerprints_of, parse_versioned_secrets
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from services.auth.core.store import Connection
 
 # Each with its file in the data folder of `legato up`.
 SECRETS: Final = {

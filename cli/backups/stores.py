@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from cli.backups.manifest import BackedUpSchema, BackupUnusable, BookTotals, Manifest
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from services.chassis.database.database import Database
+    from services.metering.store import Connection
 
 # In the order in which they are copied. Auth is last: what the others have refers to accounts and keys, all of which
 # are in a later copy of auth, with the revocations of the meantime. An account that only auth has just has no credit.

@@ -56,7 +56,7 @@ class BackedUp:
             with auth.transaction(writes=True) as connection:
                 connection.exec_driver_sql(ACCOUNT.format("acct_1"))
                 connection.exec_driver_sql(KEY)
-                record_peppers(connection, parse_peppers(PEPPERS).noted)
+                record_peppers(connection, parse_peppers(PEPPERS).fingerprints)
             with metering.transaction(writes=True) as connection:
                 prices = adopt_prices(connection, PRICES)
             asyncio.run(ask_each(Writer(metering, prices, LIFE_S, log), grant(BALANCE_NANOS)))

@@ -120,9 +120,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, asyncio.CancelledError):
             # Re-raised, it would leave the client waiting forever.
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
-        status = error if isinstance(error, LegatoError) else internal_error()
-        status = rpc_status.to_status(to_status(status))
-        return status.code, status.details, (*status.trailing_metadata, *_pushback(status))
+        refusal = error if isinstance(error, LegatoError) else internal_error()
+        status = rpc_status.to_status(to_status(refusal))
+        return status.code, status.details, (*status.trailing_metadata, *_pushback(refusal))
 
 
 def _pushback(error: LegatoError) -> tuple[tuple[str, str], ...]:
