@@ -57,7 +57,7 @@ class Invocation:
         self._context.call_on_close(services.close)
         return services
 
-    def say(self, text: str, thing: Mapping[str, object]) -> None:
+    def report(self, text: str, thing: Mapping[str, object]) -> None:
         """Prints a text, or with --json what it is about."""
         show_json(thing) if self.json else click.echo(text)
 
@@ -91,7 +91,7 @@ class Command(click.Command):
         super().__init__(*args, **attributes)
         self.params += shared_options()
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         _require_text(ctx.params.values())
         return self.callback and ctx.invoke(self.callback, Invocation(ctx), **ctx.params)
 
@@ -117,7 +117,7 @@ def shared_options() -> list[click.Parameter]:
     ]
 
 
-def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def _remember(context: click.Context, parameter: click.Parameter, value: str | bool | None) -> None:
     # Inner contexts share the outer one's meta and are parsed later: the option nearest to the command wins.
     if value == "":
         raise click.BadParameter("name a folder.")

@@ -153,8 +153,8 @@ def call_service(
             waited_s = time.monotonic() - began_at_s
             if refusal.reason is Reason.UNAVAILABLE and not repeatable:
                 # It may have been done nevertheless, and a retry would do it twice.
-                told = f"{_outage(refusal)}: check whether it was done before you repeat it."
-                raise CallRefused(told, refusal.reason)
+                message = f"{_outage(refusal)}: check whether it was done before you repeat it."
+                raise CallRefused(message, refusal.reason)
             if refusal.reason is not Reason.UNAVAILABLE or waited_s >= retry_for_s:
                 raise CallRefused(refusal.message, refusal.reason, refusal.param or "")
             bar.show("waiting for the service", round(waited_s), round(retry_for_s))

@@ -60,18 +60,18 @@ class LazyCommands(click.Group):
         except click.ClickException as error:
             message = error.format_message()
             # Click's own messages may be wrapped; ours have several lines only for several mistakes.
-            _say_error(" ".join(message.split()) if isinstance(error, click.UsageError) else message)
+            _print_error(" ".join(message.split()) if isinstance(error, click.UsageError) else message)
             sys.exit(error.exit_code)
         except click.Abort:
-            _say_error("interrupted")
+            _print_error("interrupted")
             sys.exit(INTERRUPTED)
         except OSError as error:
-            _say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             sys.exit(1)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say_error(message: str) -> None:
+def _print_error(message: str) -> None:
     for line in message.splitlines():
         click.echo(f"legato: {line}", err=True)
 

@@ -1,11 +1,11 @@
 """Spend limits as options of commands: dollars a day, a month and in all."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 import click
 
-from cli.values import USD, UsdAmount
+from cli.values import USD, CommandT, UsdAmount
 from legato_protos.metering.v1.spend_limits_pb2 import SpendLimits
 
 PERIODS: Final = ("day", "month", "total")
@@ -15,8 +15,6 @@ _OF_PERIODS: Final = {
     "month": "Dollars a calendar month, in UTC",
     "total": "Dollars in all",
 }
-
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 class LimitAmount(UsdAmount):

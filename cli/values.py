@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from legato_protos.auth.v1.users_pb2 import ListAuditEventsRequest
     from legato_protos.metering.v1.statements_pb2 import ListLedgerEntriesRequest, ListRequestsRequest
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+CommandT = TypeVar("CommandT", bound=Callable[..., object])
 
 account_argument = click.argument("account_id", metavar="ID")
 

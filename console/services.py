@@ -27,7 +27,14 @@ from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, Route
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import errors_of
-from services.chassis.rpc.replica_channel import ChannelReplica, ReplicaChannel
+from services.chassis.rpc.replica_channel import (
+    ChannelReplica,
+    Method,
+    ReplicaChannel,
+    RequestT,
+    ResponseT,
+    TokenMetadata,
+)
 from services.chassis.telemetry.log import Log
 
 # A page is answered within about a second, whatever does not answer.
@@ -45,7 +52,6 @@ READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount")
 # Methods that take no access token: they prove in their requests who calls.
 WITHOUT_TOKEN: Final = re.compile(r".*\.SignInService/\w+|.*/ReceiveEvent")
 
-TokenMetadata = tuple[tuple[str, bytes]]
 AnswerT = TypeVar("AnswerT")
 StubT = TypeVar("StubT")
 CallT = TypeVar("CallT", bound=grpc.aio.Call)
@@ -67,6 +73,10 @@ class _Page(Protocol):
     def next_page_token(self) -> str: ...
 
 
+class _PageRequest(Protocol):
+    page_token: str
+
+
 PageT = TypeVar("PageT", bound=_Page)
 
 
@@ -79,23 +89,37 @@ class ServiceCalls:
         self._caller = caller
         self._replica = replica
 
-    def unary_unary(self, path: str, *codec: Any, **options: Any) -> Callable[..., Awaitable[Any]]:
-        async def call(request: Any, *, timeout: float | None = None, metadata: Any = None) -> Any:
+    def unary_unary(
+        self,
+        path: str,
+        request_serializer: Callable[[RequestT], bytes],
+        response_deserializer: Callable[[bytes], ResponseT],
+        _registered_method: bool = False,
+    ) -> Callable[..., Awaitable[ResponseT]]:
+        method = Method(path, request_serializer, response_deserializer)
+
+        async def call(
+            request: RequestT, *, timeout: float | None = None, metadata: TokenMetadata | None = None
+        ) -> ResponseT:
             if metadata is None and not WITHOUT_TOKEN.fullmatch(path):
                 metadata = token_metadata(await self._caller.recent_token())
             is_read = READS.fullmatch(path.rpartition("/")[2]) is not None
             replicas = self._replicas()[: 2 if is_read else 1]
             timeout_s = (timeout or (READ_TIMEOUT_S if is_read else CHANGE_TIMEOUT_S)) / len(replicas)
-            return await self._service.ask(
-                replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
-            )
+            return await self._service.ask(replicas, method, request, timeout_s=timeout_s, metadata=metadata)
 
         return call
 
-    def stream_stream(self, path: str, *codec: Any, **options: Any) -> Callable[[], Any]:
-        def call() -> Any:
+    def stream_stream(
+        self,
+        path: str,
+        request_serializer: Callable[[RequestT], bytes],
+        response_deserializer: Callable[[bytes], ResponseT],
+        _registered_method: bool = False,
+    ) -> "Callable[[], grpc.aio.StreamStreamCall[RequestT, ResponseT]]":
+        def call() -> "grpc.aio.StreamStreamCall[RequestT, ResponseT]":
             replica = self._replicas()[0]
-            method = replica.channel.stream_stream(path, *codec, **options)
+            method = replica.channel.stream_stream(path, request_serializer, response_deserializer)
             opened = method(timeout=UPLOAD_TIMEOUT_S, metadata=token_metadata(self._caller.token))
             replica.load += 1
             opened.add_done_callback(lambda _ended: replica.unload())
@@ -172,7 +196,7 @@ async def if_available(answer: Awaitable[AnswerT]) -> AnswerT | None:
         return None
 
 
-async def every_page(list_page: Callable[..., Awaitable[PageT]], request: Any) -> AsyncIterator[PageT]:
+async def every_page(list_page: Callable[..., Awaitable[PageT]], request: _PageRequest) -> AsyncIterator[PageT]:
     """Yields the pages of a list, from the request's own page on, for a file: it may take long."""
     while True:
         page = await list_page(request, timeout=LONG_READ_TIMEOUT_S)

@@ -2,23 +2,32 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from cli.backups.catalog import UNFINISHED_KEPT, Catalog, name_at
-from cli.backups.manifest import BackupUnusable, Manifest, describe_file
-from cli.backups.secret_fingerprints import fingerprints, given_secrets, noted_peppers
+from cli.backups.manifest import BackedUpSchema, BackupUnusable, BookTotals, Manifest, describe_file
+from cli.backups.secret_fingerprints import fingerprints, given_secrets, recorded_peppers
 from cli.backups.settings import BackupSettings
 from cli.backups.stores import DUMP, NEEDED, SERVICES, file_names, opened, read_schema, read_totals
 
 if TYPE_CHECKING:
     from services.chassis.database.database import Database
+    from services.metering.store import Connection
 
 _SCRATCH: Final = ".legato-backup-"
+
+
+class _Contents(TypedDict):
+    """What a manifest says of the stores."""
+
+    schemas: dict[str, BackedUpSchema]
+    totals: BookTotals
+    secrets: dict[str, str]
 
 
 class BackupMaker:
@@ -54,7 +63,7 @@ class BackupMaker:
             if folder.stat().st_mtime < (now - UNFINISHED_KEPT).timestamp():
                 shutil.rmtree(folder)
 
-    def _copy_sqlite(self, folder: Path) -> tuple[list[Path], dict[str, Any]]:
+    def _copy_sqlite(self, folder: Path) -> tuple[list[Path], _Contents]:
         from cli.backups.sqlite_copies import CopyDamaged, copy_in_use
         from services.chassis.database.database import open_database
 
@@ -72,7 +81,7 @@ class BackupMaker:
             described = self._describe(connections)
         return [folder / name for name in file_names("sqlite", copied)], described
 
-    def _dump_postgresql(self, folder: Path) -> tuple[list[Path], dict[str, Any]]:
+    def _dump_postgresql(self, folder: Path) -> tuple[list[Path], _Contents]:
         from cli.backups.postgres_programs import PostgresFailed, dump_schemas
         from services.chassis.database.database import open_database
 
@@ -90,30 +99,30 @@ class BackupMaker:
                 raise BackupUnusable(str(error)) from None
             return [folder / DUMP], self._describe(found)
 
-    def _require_needed(self, found: Any) -> None:
+    def _require_needed(self, found: Collection[str]) -> None:
         if missing := [service for service in NEEDED if service not in found]:
             where = "the database" if self._settings.database_url else self._data
             raise BackupUnusable(f"there is no store of {' and '.join(missing)} in {where}: nothing was backed up")
 
-    def _describe(self, connections: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe(self, connections: "Mapping[str, Connection]") -> _Contents:
         schemas = {service: read_schema(connection) for service, connection in connections.items()}
-        noted = noted_peppers(connections["auth"]) if schemas["auth"].revision else {}
+        recorded = recorded_peppers(connections["auth"]) if schemas["auth"].revision else {}
         return {
             "schemas": schemas,
             "totals": read_totals(connections),
-            "secrets": fingerprints(given_secrets(self._settings, self._data)) | noted,
+            "secrets": fingerprints(given_secrets(self._settings, self._data)) | recorded,
         }
 
 
 @contextmanager
-def _snapshots(databases: "Mapping[str, Database]") -> Iterator[dict[str, Any]]:
+def _snapshots(databases: "Mapping[str, Database]") -> "Iterator[dict[str, Connection]]":
     with ExitStack() as stack:
         yield {
             service: stack.enter_context(database.transaction(writes=False)) for service, database in databases.items()
         }
 
 
-def _share_snapshot(connections: Mapping[str, Any]) -> str:
+def _share_snapshot(connections: "Mapping[str, Connection]") -> str:
     """Has all of PostgreSQL's connections see one snapshot; returns its name."""
     first, *others = connections.values()
     snapshot = str(first.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
@@ -125,5 +134,5 @@ def _share_snapshot(connections: Mapping[str, Any]) -> str:
     return snapshot
 
 
-def _has_schema(connection: Any, name: str) -> bool:
+def _has_schema(connection: "Connection", name: str) -> bool:
     return connection.exec_driver_sql(f"SELECT to_regnamespace('{name}')").scalar_one() is not None

@@ -71,11 +71,11 @@ def require_program(url: str, name: str) -> str:
     path = shutil.which(name)
     if path is None:
         raise PostgresFailed(f"{name} is not in PATH: install PostgreSQL's client programs, version {server}")
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"\(PostgreSQL\) (\d+)", said)
+    printed = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"\(PostgreSQL\) (\d+)", printed)
     if version is None or int(version[1]) < server:
         raise PostgresFailed(
-            f"{path} is {said.strip() or 'no program of PostgreSQL'}, and the server is PostgreSQL {server}: "
+            f"{path} is {printed.strip() or 'no program of PostgreSQL'}, and the server is PostgreSQL {server}: "
             f"put client programs of version {server} first in PATH"
         )
     return path
@@ -89,8 +89,8 @@ def _run_program(command: Sequence[str], environ: Mapping[str, str]) -> str:
     """Returns what a program writes."""
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", check=False)
     if ended.returncode:
-        told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise PostgresFailed(f"{Path(command[0]).name} failed: {told[0]}")
+        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise PostgresFailed(f"{Path(command[0]).name} failed: {lines[0]}")
     return ended.stdout
 
 

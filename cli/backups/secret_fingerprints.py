@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cli.backups.manifest import BackupUnusable
 from cli.backups.settings import BackupSettings
 from cli.supervision.environment import CREDENTIAL_KEY_VARIABLE, GROUNDING_KEY_VARIABLE, PEPPERS_VARIABLE
 from services.chassis.versioned_secrets import fingerprints_of, parse_versioned_secrets
+
+if TYPE_CHECKING:
+    from services.auth.core.store import Connection
 
 # Each with its file in the data folder of `legato up`.
 SECRETS: Final = {
@@ -34,10 +37,10 @@ def fingerprints(given: Mapping[str, str]) -> dict[str, str]:
     return {variable: fingerprints_of(parse_versioned_secrets(variable, value)) for variable, value in given.items()}
 
 
-def noted_peppers(auth: Any) -> dict[str, str]:
+def recorded_peppers(auth: "Connection") -> dict[str, str]:
     """Returns the peppers that auth has noted in its database when it started last."""
-    noted = auth.exec_driver_sql("SELECT peppers FROM epoch").scalar_one()
-    return {PEPPERS_VARIABLE: noted} if noted else {}
+    recorded = auth.exec_driver_sql("SELECT peppers FROM epoch").scalar_one()
+    return {PEPPERS_VARIABLE: recorded} if recorded else {}
 
 
 def compare_secrets(needed: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

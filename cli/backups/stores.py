@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cli.backups.manifest import BackedUpSchema, BackupUnusable, BookTotals, Manifest
 
 if TYPE_CHECKING:
     from services.chassis.database.database import Database
+    from services.metering.store import Connection
 
 # In the order in which they are copied. Auth is last: what the others have refers to accounts and keys, all of which
 # are in a later copy of auth, with the revocations of the meantime. An account that only auth has just has no credit.
@@ -62,14 +63,14 @@ def opened(open_store: OpenStore, services: Iterable[str]) -> "Iterator[dict[str
         yield databases
 
 
-def read_schema(connection: Any) -> BackedUpSchema:
+def read_schema(connection: "Connection") -> BackedUpSchema:
     from services.chassis.database.schema_version import read_version
 
     version = read_version(connection)
     return BackedUpSchema() if version is None else BackedUpSchema(version.revision, version.oldest)
 
 
-def read_totals(connections: Mapping[str, Any]) -> BookTotals:
+def read_totals(connections: "Mapping[str, Connection]") -> BookTotals:
     def ask(service: str, query: str) -> int:
         return int(connections[service].exec_driver_sql(query).scalar_one())
 

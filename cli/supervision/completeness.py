@@ -58,7 +58,7 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
     needs_peppers = not peppers_given and (stores["auth"] is StoreState.USED or PEPPERS in had.get("parts", ()))
     if needs_peppers and not (data / PEPPERS).exists():
         missing[PEPPERS] = f"{data / PEPPERS} (the secret that keys are hashed with; without it no key works)"
-    missing = {name: told for name, told in missing.items() if name not in begin_anew}
+    missing = {name: what for name, what in missing.items() if name not in begin_anew}
     if missing:
         raise Incomplete(_message(data, missing))
 
@@ -103,7 +103,11 @@ def _message(data: Path, missing: Mapping[str, str]) -> str:
     )
 
 
-def _query(data: Path, database_url: str, name: str, query: str) -> tuple[StoreState, Any]:
+# Of a store; what is asked of it are numbers.
+_Row = tuple[int | None, ...]
+
+
+def _query(data: Path, database_url: str, name: str, query: str) -> tuple[StoreState, int | None]:
     """Returns the state of a store, and the first value that a query finds in it, or None."""
     found = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
     if isinstance(found, StoreState):
@@ -111,7 +115,7 @@ def _query(data: Path, database_url: str, name: str, query: str) -> tuple[StoreS
     return (StoreState.USED, found[0]) if found else (StoreState.EMPTY, None)
 
 
-def _ask_sqlite(path: Path, query: str) -> StoreState | tuple[Any, ...] | None:
+def _ask_sqlite(path: Path, query: str) -> StoreState | _Row | None:
     """Returns the first row, or None; the state of a store that has no such table, or cannot be read."""
     if not path.exists():
         return StoreState.ABSENT
@@ -120,7 +124,7 @@ def _ask_sqlite(path: Path, query: str) -> StoreState | tuple[Any, ...] | None:
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
                 # The file is empty.
                 return StoreState.ABSENT
-            row: tuple[Any, ...] | None = connection.execute(query).fetchone()
+            row: _Row | None = connection.execute(query).fetchone()
             return row
     except sqlite3.OperationalError as error:
         # Its tables are not created yet; or it is locked, or on a disk that cannot be read.
@@ -136,7 +140,7 @@ def damaged(path: Path, reason: str) -> str:
     )
 
 
-def _ask_postgresql(url: str, schema: str, query: str) -> StoreState | tuple[Any, ...] | None:
+def _ask_postgresql(url: str, schema: str, query: str) -> StoreState | _Row | None:
     import psycopg
 
     try:

@@ -104,21 +104,21 @@ class Responsiveness:
         self._answered_at_s = self._silent_since_s = started_at_s
         self._starved_s = 0.0
         self._misses = 0
-        self._is_overload_told = False
+        self._is_overload_reported = False
 
     def record_answer(self, now_s: float, starved_s: float = 0.0) -> None:
         self._allowed_s = self._allowed_later_s
         self._answered_at_s = now_s
-        self._is_overload_told = False
+        self._is_overload_reported = False
         self._begin_again(now_s, starved_s)
 
     def record_work(self, now_s: float, starved_s: float = 0.0) -> bool:
         """Records that the process works, though it did not answer. Returns whether that is to be told: once, when it
         has lasted for as long as a process that hangs is given."""
         self._begin_again(now_s, starved_s)
-        if self._is_overload_told or now_s - self._answered_at_s < self._allowed_s:
+        if self._is_overload_reported or now_s - self._answered_at_s < self._allowed_s:
             return False
-        self._is_overload_told = True
+        self._is_overload_reported = True
         return True
 
     def record_miss(

@@ -31,15 +31,15 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
         in_file = read_settings_file(environ)
     except SettingsError as error:
         return [str(error)]
-    told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
+    given = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
     # Without a signing key users cannot sign in, but everything else works.
     for secret in set(SECRETS) - {SIGNING_KEY_VARIABLE}:
         if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
-            told[secret] = MADE_LATER
+            given[secret] = MADE_LATER
     mistakes: dict[str, None] = {}
     for kind in (own, *kinds_of_settings()):
         try:
-            load(kind, told)
+            load(kind, given)
         except SettingsError as error:
             mistakes |= dict.fromkeys(str(error).splitlines())
     return mistakes

@@ -94,7 +94,7 @@ class Supervisor:
     logs: Path
     log: Log
     # Prints a message for the user.
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     # Called with the state of every process, as JSON takes it, whenever one changes.
     on_change: Callable[[list[dict[str, object]]], None]
     timing: Timing = field(default_factory=Timing)
@@ -158,7 +158,7 @@ class Supervisor:
             raise StartFailed(
                 f"{name} did not start: {last_words} (see {kept.log.path})", is_misuse=kept.exit_code == MISUSE
             )
-        self.say(f"{name} is ready ({time.monotonic() - began_at:.1f} s)")
+        self.report(f"{name} is ready ({time.monotonic() - began_at:.1f} s)")
 
     async def _spawn(self, kept: _Kept) -> None:
         spec = kept.spec
@@ -176,7 +176,7 @@ class Supervisor:
             )
         kept.started_at, kept.has_served = time.monotonic(), False
         self.log.info("process.started", name=spec.name, pid=kept.process.pid, restarts=kept.restarts)
-        self._tell_change()
+        self._record_states()
 
     async def _until_serving(self, kept: _Kept) -> bool:
         """Waits until it serves; returns False if it ended."""
@@ -196,9 +196,9 @@ class Supervisor:
             if time.monotonic() - kept.started_at >= self.timing.steady_after_s:
                 delay_s = self.timing.first_delay_s
             kept.restarts += 1
-            self.say(f"{name} ended ({_how_it_ended(kept)}{_why(kept)}); restarting it in {delay_s:g} s")
+            self.report(f"{name} ended ({_how_it_ended(kept)}{_why(kept)}); restarting it in {delay_s:g} s")
             self.log.warning("process.ended", name=name, reason=_how_it_ended(kept), restarts=kept.restarts)
-            self._tell_change()
+            self._record_states()
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, self.timing.longest_delay_s)
             try:
@@ -208,7 +208,7 @@ class Supervisor:
                 self.log.failure("process.not_started", error, name=name)
                 kept.process, kept.started_at = None, time.monotonic()
             if await self._until_serving(kept):
-                self.say(f"{name} is ready again")
+                self.report(f"{name} is ready again")
 
     async def _watch(self, kept: _Kept) -> None:
         """Kills a process that hangs, so that `_keep` restarts it. This loses no more than a crash would."""
@@ -219,7 +219,7 @@ class Supervisor:
                 continue
             silent_s = await self._until_unresponsive(kept, process)
             if silent_s is not None:
-                self.say(f"{kept.spec.name} has not answered for {silent_s:.0f} s; killing it")
+                self.report(f"{kept.spec.name} has not answered for {silent_s:.0f} s; killing it")
                 self.log.warning("process.unresponsive", name=kept.spec.name, pid=process.pid, reason="no answer")
                 _send(process, signal.SIGKILL)
                 await process.wait()
@@ -246,7 +246,7 @@ class Supervisor:
                 judged.record_answer(ended_at, waited_s)
             elif works:
                 if judged.record_work(ended_at, waited_s):
-                    self.say(f"{kept.spec.name} is overloaded: it works, but answers no health check in time")
+                    self.report(f"{kept.spec.name} is overloaded: it works, but answers no health check in time")
                     self.log.warning("process.overloaded", name=kept.spec.name, pid=process.pid)
             elif (
                 judged.record_miss(due_at, began_at, ended_at, timing.check_timeout_s, waited_s)
@@ -284,7 +284,7 @@ class Supervisor:
             await ends
         self.log.info("processes.ended")
 
-    def _tell_change(self) -> None:
+    def _record_states(self) -> None:
         states = [
             {
                 "name": kept.spec.name,
@@ -338,7 +338,7 @@ async def _done_before(event: asyncio.Event, task: asyncio.Task[None]) -> bool:
     return has_ended
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

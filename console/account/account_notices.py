@@ -82,17 +82,17 @@ class PageNotices:
         return self._visit.known is not None and bool(self._visit.account_id) and not is_operators
 
 
-def limits_reached(told: pb.GetBalanceResponse, key_id: str = WHOLE_ACCOUNT) -> tuple[SpendMeter, ...]:
+def limits_reached(answer: pb.GetBalanceResponse, key_id: str = WHOLE_ACCOUNT) -> tuple[SpendMeter, ...]:
     """Returns the limits of the account, or of a key, of which no more is left than the shortest request needs."""
-    spend = next((each for each in told.spends if each.key_id == key_id), None)
-    least_nanos = least_hold_nanos(told.least_input_nanos_per_million)
+    spend = next((each for each in answer.spends if each.key_id == key_id), None)
+    least_nanos = least_hold_nanos(answer.least_input_nanos_per_million)
     return tuple(meter for meter in limited_meters(spend) if meter.left_nanos <= least_nanos)
 
 
 async def _read(visit: Visit) -> PageNotice | None:
-    told = await visit.credit() or pb.GetBalanceResponse()
-    credit = notice_of(told) if told.HasField("balance") else None
-    reached, refused = limits_reached(told), (*_expired_keys(visit), *await _keys_without_room(visit, told))
+    answer = await visit.credit() or pb.GetBalanceResponse()
+    credit = notice_of(answer) if answer.HasField("balance") else None
+    reached, refused = limits_reached(answer), (*_expired_keys(visit), *await _keys_without_room(visit, answer))
     if credit is None and not reached and not refused:
         return None
     return PageNotice(credit, reached, refused, () if visit.who.is_owner else await _owners(visit))
@@ -104,18 +104,18 @@ def _expired_keys(visit: Visit) -> list[RefusedKey]:
     return [RefusedKey(key.key_id, key.name, expired=time_of(key.expire_time)) for key in expired]
 
 
-async def _keys_without_room(visit: Visit, told: pb.GetBalanceResponse) -> list[RefusedKey]:
+async def _keys_without_room(visit: Visit, answer: pb.GetBalanceResponse) -> list[RefusedKey]:
     """Returns the keys in use whose own limits are reached. Their names are read only if there are any."""
-    key_ids = [spend.key_id for spend in told.spends if spend.key_id != WHOLE_ACCOUNT]
+    key_ids = [spend.key_id for spend in answer.spends if spend.key_id != WHOLE_ACCOUNT]
     if not key_ids:
         return []
     request = auth_pb2.ListKeysRequest(account_id=visit.account_id, page_size=1, also_key_ids=key_ids)
     listed = await visit.optional(visit.auth.key_admin.ListKeys(request), "keys")
-    keys = [key for key in (listed.also_keys if listed else ()) if _is_told_of(visit, key)]
-    return [RefusedKey(key.key_id, key.name, reached_limits=limits_reached(told, key.key_id)) for key in keys]
+    keys = [key for key in (listed.also_keys if listed else ()) if _is_shown(visit, key)]
+    return [RefusedKey(key.key_id, key.name, reached_limits=limits_reached(answer, key.key_id)) for key in keys]
 
 
-def _is_told_of(visit: Visit, key: auth_pb2.Key) -> bool:
+def _is_shown(visit: Visit, key: auth_pb2.Key) -> bool:
     is_in_use = key.HasField("last_use_time") and visit.now - time_of(key.last_use_time) < KEYS_IN_USE
     is_theirs = not visit.who.has_own_keys_only or key.created_by == visit.who.user.user_id
     return key.state == auth_pb2.KEY_STATE_ACTIVE and is_in_use and is_theirs

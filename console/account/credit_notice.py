@@ -23,12 +23,12 @@ class CreditNotice:
     lasts_days: int | None
 
 
-def notice_of(told: pb.GetBalanceResponse) -> CreditNotice | None:
+def notice_of(answer: pb.GetBalanceResponse) -> CreditNotice | None:
     """Returns what there is to say; None: there is credit enough, or the owners want no notice of low credit."""
-    balance, outlook = told.balance, told.outlook
+    balance, outlook = answer.balance, answer.outlook
     left_nanos = balance.balance_nanos - balance.owed_nanos
     lasts_days = left_nanos * PACE_DAYS // outlook.spent_7_days_nanos if outlook.spent_7_days_nanos else None
-    is_out = bool(balance.owed_nanos) or left_nanos <= least_hold_nanos(told.least_input_nanos_per_million)
+    is_out = bool(balance.owed_nanos) or left_nanos <= least_hold_nanos(answer.least_input_nanos_per_million)
     is_low = left_nanos < outlook.low_balance_nanos or (lasts_days is not None and lasts_days < LOW_DAYS)
     if not is_out and not (is_low and outlook.low_balance_nanos):
         return None

@@ -196,8 +196,8 @@ def wait_words(seconds: float) -> str:
     if minutes < 60:
         return ngettext("%(num)s minute", "%(num)s minutes", minutes)
     hours, rest = divmod(minutes, 60)
-    told = ngettext("%(num)s hour", "%(num)s hours", hours)
-    return listed((told, ngettext("%(num)s minute", "%(num)s minutes", rest))) if rest else told
+    text = ngettext("%(num)s hour", "%(num)s hours", hours)
+    return listed((text, ngettext("%(num)s minute", "%(num)s minutes", rest))) if rest else text
 
 
 def listed(items: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ PING_FORGOTTEN_AFTER_S = 60.0
 USED_KEYS_PER_PING = 1_000
 
 # Used keys, and networks that keys were used from.
-Told = tuple[list[str], list[KeyNetwork]]
+Reported = tuple[list[str], list[KeyNetwork]]
 
 # Errors that a broken connection ends a stream with.
 _BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
@@ -85,12 +85,12 @@ class Watch:
 
     async def _watch(self, replica: AuthReplica) -> None:
         """Reads and pings until the stream ends. The lease then expires by itself."""
-        told: dict[int, Told] = {}
+        reported: dict[int, Reported] = {}
         with replica.watched() as stream:
             # Each has its own task: cancelling a stream cancels the task that reads it, which must not be this one.
             parts = [
-                asyncio.create_task(self._read(stream, replica, told)),
-                asyncio.create_task(self._ping(stream, told)),
+                asyncio.create_task(self._read(stream, replica, reported)),
+                asyncio.create_task(self._ping(stream, reported)),
             ]
             try:
                 await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -98,7 +98,7 @@ class Watch:
                 for part in parts:
                     part.cancel()
                 outcomes = await asyncio.gather(*parts, return_exceptions=True)
-                for key_ids, networks in told.values():
+                for key_ids, networks in reported.values():
                     self._principal_cache.add_used_keys(key_ids)
                     self._used_networks.add(networks)
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
@@ -108,7 +108,7 @@ class Watch:
             if isinstance(outcome, Exception) and not isinstance(outcome, _BREAKS):
                 self._log.failure("watch.failed", outcome)
 
-    async def _read(self, stream: WatchCall, replica: AuthReplica, told: dict[int, Told]) -> None:
+    async def _read(self, stream: WatchCall, replica: AuthReplica, reported: dict[int, Reported]) -> None:
         while True:
             async with asyncio.timeout(SILENCE_S):
                 received = await stream.read()
@@ -117,10 +117,10 @@ class Watch:
             heartbeat = cast(pb.WatchResponse, received)
             replica.heard()
             self._apply(heartbeat)
-            for ping_no in [number for number in told if number <= heartbeat.echoed_ping_no]:
-                del told[ping_no]
+            for ping_no in [number for number in reported if number <= heartbeat.echoed_ping_no]:
+                del reported[ping_no]
 
-    async def _ping(self, stream: WatchCall, told: dict[int, Told]) -> None:
+    async def _ping(self, stream: WatchCall, reported: dict[int, Reported]) -> None:
         """Pings. `told` collects the used keys and networks that auth has not acknowledged."""
         while True:
             ping_no, now_s = self._last_ping_no + 1, self._clock.elapsed_s()
@@ -131,7 +131,7 @@ class Watch:
             used = self._principal_cache.pop_used_keys(USED_KEYS_PER_PING)
             networks = self._used_networks.pop(USED_KEYS_PER_PING)
             if used or networks:
-                told[ping_no] = used, networks
+                reported[ping_no] = used, networks
             ping = pb.WatchRequest(ping_no=ping_no, epoch=self._principal_cache.epoch, used_key_ids=used)
             for key_id, network in networks:
                 ping.used_networks.add(key_id=key_id, network=network)

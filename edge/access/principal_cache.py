@@ -13,14 +13,14 @@ HOUR_S = 3600.0
 
 
 class _Entry:
-    __slots__ = ("epoch", "expires_at_s", "note_again_at_s", "principal")
+    __slots__ = ("epoch", "expires_at_s", "principal", "record_again_at_s")
 
-    def __init__(self, principal: Principal, epoch: int, note_again_at_s: float) -> None:
+    def __init__(self, principal: Principal, epoch: int, record_again_at_s: float) -> None:
         self.principal = principal
         self.epoch = epoch
         self.expires_at_s = float("inf") if principal.expires_at_s is None else principal.expires_at_s
         # When its next use is reported to auth, since that falls into another hour.
-        self.note_again_at_s = note_again_at_s
+        self.record_again_at_s = record_again_at_s
 
 
 class PrincipalCache:
@@ -51,8 +51,8 @@ class PrincipalCache:
         now_s = self._clock.elapsed_s()
         if now_s - self._lease_from_s >= LEASE_S or now_s + self._auth_ahead_s >= entry.expires_at_s:
             return None
-        if now_s >= entry.note_again_at_s:
-            self._note(entry, now_s)
+        if now_s >= entry.record_again_at_s:
+            self._record(entry, now_s)
         return entry.principal
 
     def put(
@@ -70,14 +70,14 @@ class PrincipalCache:
             self.add_used_keys([principal.key_id])
             return True
         before = self._entries.pop(digest, None)
-        entry = _Entry(principal, epoch, before.note_again_at_s if before is not None else float("-inf"))
+        entry = _Entry(principal, epoch, before.record_again_at_s if before is not None else float("-inf"))
         self._entries[digest] = entry
         self._digest_by_id[principal.credential_id] = digest
         if len(self._entries) > MOST_CACHED_PRINCIPALS:
             _, oldest = self._entries.popitem(last=False)
             self._digest_by_id.pop(oldest.principal.credential_id, None)
-        if now_s >= entry.note_again_at_s:
-            self._note(entry, now_s)
+        if now_s >= entry.record_again_at_s:
+            self._record(entry, now_s)
         return True
 
     def knows(self, key_id: str) -> bool:
@@ -124,6 +124,6 @@ class PrincipalCache:
         entry = self._entries.pop(digest)
         self._digest_by_id.pop(entry.principal.credential_id, None)
 
-    def _note(self, entry: _Entry, now_s: float) -> None:
-        entry.note_again_at_s = now_s + HOUR_S - self._clock.now().timestamp() % HOUR_S
+    def _record(self, entry: _Entry, now_s: float) -> None:
+        entry.record_again_at_s = now_s + HOUR_S - self._clock.now().timestamp() % HOUR_S
         self.add_used_keys([entry.principal.key_id])

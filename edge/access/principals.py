@@ -90,7 +90,7 @@ class Principals:
             if error.reason is Reason.KEY_INVALID:
                 self.wrong_key_limiter.count(scope)
             raise
-        self._used_networks.note(principal, scope)
+        self._used_networks.record(principal, scope)
         if needed is not None:
             principal.require(needed)
         return principal

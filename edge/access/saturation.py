@@ -47,12 +47,12 @@ class EdgeSaturation:
 
     def record_reserve(self, took_s: float) -> None:
         if self._tolerated_s:
-            self._reserving.note(took_s / RESERVE_TOLERATED_S)
+            self._reserving.record(took_s / RESERVE_TOLERATED_S)
 
     def record_lateness(self, late_s: float) -> None:
         self.lateness_s.observe(late_s)
         if self._tolerated_s:
-            self._lateness.note(late_s / self._tolerated_s)
+            self._lateness.record(late_s / self._tolerated_s)
 
     @property
     def sample_each_s(self) -> float:

@@ -11,7 +11,7 @@ from services.chassis.timing.deadlines import Clock
 
 KeyNetwork = tuple[str, str]
 
-TOLD_EVERY_S: Final = 3600.0
+REPORTED_EVERY_S: Final = 3600.0
 # Bounds the memory that clients with many addresses, or with many forged headers, can take.
 SEEN_MOST: Final = 100_000
 # Several addresses. A longer header is one that a client made up, and is parsed each time.
@@ -29,17 +29,17 @@ class UsedNetworks:
         self._clock = clock
         # Keys with addresses, and with the header of a proxy, that were seen since `_since_s`.
         self._seen: set[tuple[str, str, bytes]] = set()
-        self._told: set[KeyNetwork] = set()
+        self._reported: set[KeyNetwork] = set()
         self._since_s = clock.elapsed_s()
         self._waiting: dict[KeyNetwork, None] = {}
 
-    def note(self, principal: Principal, scope: HttpScope) -> None:
+    def record(self, principal: Principal, scope: HttpScope) -> None:
         client = scope.get("client")
         if client is None or principal.token_id:
             # A playground's user has signed in, and moves about.
             return
         seen = (principal.key_id, client[0], self._addresses.forwarded_header(scope))
-        if seen in self._seen and self._clock.elapsed_s() - self._since_s < TOLD_EVERY_S:
+        if seen in self._seen and self._clock.elapsed_s() - self._since_s < REPORTED_EVERY_S:
             return
         self._learn(seen, scope)
 
@@ -59,10 +59,10 @@ class UsedNetworks:
 
     def _learn(self, seen: tuple[str, str, bytes], scope: HttpScope) -> None:
         now_s = self._clock.elapsed_s()
-        if now_s - self._since_s >= TOLD_EVERY_S:
+        if now_s - self._since_s >= REPORTED_EVERY_S:
             self._since_s = now_s
             self._seen.clear()
-            self._told.clear()
+            self._reported.clear()
         elif len(self._seen) >= SEEN_MOST:
             self._seen.clear()
         if len(seen[2]) <= LONGEST_SEEN_HEADER_BYTES:
@@ -72,6 +72,6 @@ class UsedNetworks:
             return
         bits = 24 if address.version == 4 else 48
         used = (seen[0], str(ipaddress.ip_network((address, bits), strict=False)))
-        if used not in self._told and len(self._told) < SEEN_MOST:
-            self._told.add(used)
+        if used not in self._reported and len(self._reported) < SEEN_MOST:
+            self._reported.add(used)
             self.add([used])

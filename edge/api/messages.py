@@ -48,7 +48,7 @@ class TokenCount(BaseModel):
 _SHAPE: Final = ErrorShape(MessageErrorBody, lambda error: error_object(error, REQUEST_ID))
 _MESSAGE_ID: Final = f"{MESSAGE_PREFIX}{REQUEST_ID}"
 _USAGE: Final = Usage(prompt_tokens=11, completion_tokens=7)
-_SAID: Final = ChatResponse(contents=["Not before the evening."], prompt_tokens=11)
+_TEXT: Final = ChatResponse(contents=["Not before the evening."], prompt_tokens=11)
 _CALLED: Final = ChatResponse(tool_calls=[ToolCallDelta(id="call_1", name="forecast", arguments='{"place":"Bern"}')])
 _QUESTION: Final = {"model": "mezzo", "max_tokens": 200, "messages": [{"role": "user", "content": "Will it rain?"}]}
 _TOOL: Final = {
@@ -67,7 +67,7 @@ def _whole(response: ChatResponse, finish_reason: str) -> object:
 def _events() -> dict[str, object]:
     """Returns the events of a stream."""
     events = MessageEvents(_MESSAGE_ID, "mezzo", REQUEST_ID)
-    stream = events.opening(_SAID) + events.deltas(_SAID) + events.closing("stop", _USAGE)
+    stream = events.opening(_TEXT) + events.deltas(_TEXT) + events.closing("stop", _USAGE)
     fields = [event.split("\n") for event in stream.decode().split("\n\n") if event]
     return {
         f"event_{number}": {"event": kind.removeprefix("event: "), "data": data.removeprefix("data: ")}
@@ -97,7 +97,7 @@ _ANSWER: Final = {
     "content": {
         JSON: {
             "schema": {"$ref": f"{_REF}MessageAnswer"},
-            "examples": example_values({"answer": _whole(_SAID, "stop"), "tool_use": _whole(_CALLED, "tool_calls")}),
+            "examples": example_values({"answer": _whole(_TEXT, "stop"), "tool_use": _whole(_CALLED, "tool_calls")}),
         },
         "text/event-stream": {"schema": _EVENT, "examples": example_values(_events())},
     },

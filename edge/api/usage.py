@@ -19,7 +19,7 @@ from services.rules.usage import COLUMNS, named
 router = APIRouter(prefix="/v1/usage", tags=["Usage"])
 
 
-def _split_at_commas(given: Any) -> Any:
+def _split_at_commas(given: object) -> object:
     return [name.strip() for value in given for name in value.split(",")] if isinstance(given, list) else given
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
 
@@ -145,7 +145,7 @@ class AuthClient:
         raise unavailable(NAME)
 
 
-def _is_lost(task: "asyncio.Task[Any]") -> bool:
+def _is_lost(task: "asyncio.Task[object]") -> bool:
     """Returns whether there was no answer, rather than a refusal."""
     if task.cancelled():
         return True

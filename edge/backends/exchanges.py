@@ -162,10 +162,10 @@ class Backends:
             name = kind.server_name
             items = self.message_items[name]
 
-            def note_silence() -> None:
+            def record_silence() -> None:
                 self.silences[name] += 1
 
-            return lambda address: kind(address, log, certificates, items, in_flight, note_silence)
+            return lambda address: kind(address, log, certificates, items, in_flight, record_silence)
 
         self.auths = Replicas(AUTH, address_of("auth"), lambda address: AuthReplica(address, clock, certificates), log)
         self.routers = Replicas(RouterReplica.title, address_of("router"), connect_to(RouterReplica), log, subset)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from edge.wire.body_reader import ClientGone
 from services.chassis.errors import ACCOUNT_LOCKED, LegatoError, Reason
@@ -165,7 +165,7 @@ class OutageWait:
         except asyncio.CancelledError:
             if not request.is_gone:
                 raise
-            task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+            task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
             task.uncancel()
             raise ClientGone from None
         finally:
@@ -232,12 +232,12 @@ class OutageQueues:
                         await request.verify_again()
                     answer = await ask()
                 except LegatoError as error:
-                    queue.note(place, is_back=not is_outage(error))
+                    queue.record(place, is_back=not is_outage(error))
                     if not is_outage(error):
                         raise
                     on_repeat()
                 else:
-                    queue.note(place, is_back=True)
+                    queue.record(place, is_back=True)
                     return answer
         finally:
             queue.leave(place)
@@ -271,7 +271,7 @@ class _Queue:
         self._let_try()
         return place
 
-    def note(self, place: _Place, *, is_back: bool) -> None:
+    def record(self, place: _Place, *, is_back: bool) -> None:
         """Ends the attempt of a place, which the service has answered, or not."""
         self._end_attempt(place)
         place.turn = asyncio.get_running_loop().create_future()

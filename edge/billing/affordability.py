@@ -24,7 +24,7 @@ async def check_affordable(metering: Metering, principal: Principal, body_bytes:
     held, and after what it owes. Credit may still be too low if this passes."""
     if body_bytes < LARGE_BODY_BYTES:
         return
-    told = await metering.balance(principal.account_id)
-    least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // MILLION
-    if told.balance.balance_nanos - told.balance.owed_nanos < least_nanos:
+    found = await metering.balance(principal.account_id)
+    least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * found.least_input_nanos_per_million // MILLION
+    if found.balance.balance_nanos - found.balance.owed_nanos < least_nanos:
         raise LegatoError(Reason.CREDITS_EXHAUSTED, Sentence("prompt_size_credit"))

@@ -18,7 +18,7 @@ class Checkpoints:
         self._metering = metering
         self._log = log
         # Output tokens reported so far, by request.
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -35,9 +35,9 @@ class Checkpoints:
     async def report(self) -> None:
         # Without the mark, it is unknown whether the first count was delivered.
         running = [slot for slot in self._journal.taken.values() if slot.kind == OPEN and slot.marked]
-        grown = [slot for slot in running if slot.completion_tokens != self._told.get(slot.request_id)]
-        telling = {slot.request_id: slot.completion_tokens for slot in running}
+        grown = [slot for slot in running if slot.completion_tokens != self._reported.get(slot.request_id)]
+        current = {slot.request_id: slot.completion_tokens for slot in running}
         if grown:
             await self._metering.checkpoint(grown)
             failpoints.hit("edge.checkpointed")
-        self._told = telling
+        self._reported = current

@@ -103,7 +103,7 @@ class ChatHold:
                     claim=claim,
                     concurrent_requests=self._principal.concurrent_requests,
                 ),
-                self._note_repeat,
+                self._record_repeat,
                 admission,
             )
         except LegatoError as error:
@@ -119,7 +119,7 @@ class ChatHold:
         self.tells_acceptance = reserved.has_habit_of_leaving or self._asked_tokens >= NOTABLE_PROMPT_TOKENS
         return self.grant(prompt_tokens)
 
-    def _note_repeat(self) -> None:
+    def _record_repeat(self) -> None:
         self._asked_again = True
 
     def answer(self, call: ChatCall, need: Need, delivered: Usage) -> None:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
@@ -93,7 +93,7 @@ class Metering:
         ask = _asking("Admit", request, pb.AdmitResponse)
         account_id = request.account_id
         rate = await (self._wait_for(account_id, ask) if waits else self._retry(account_id, ask))
-        self._last_rates.note(request.key_id, rate)
+        self._last_rates.record(request.key_id, rate)
         return rate
 
     def last_rates(self, principal: Principal) -> Headers | None:
@@ -137,7 +137,7 @@ class Metering:
         return response
 
     def _confirm(self, admission: Admission, rate: pb.AdmitResponse) -> None:
-        self._last_rates.note(admission.asked.key_id, rate)
+        self._last_rates.record(admission.asked.key_id, rate)
         admission.confirm(rate)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
@@ -186,7 +186,7 @@ class Metering:
         """Sends a correction in the background, without a retry: a rate limit is no money, so one may be lost."""
         self._send_later(self._send_correction(correction))
 
-    def _send_later(self, sending: Coroutine[Any, Any, None]) -> None:
+    def _send_later(self, sending: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(sending)
         self._corrections.add(task)
         task.add_done_callback(self._corrections.discard)

@@ -90,17 +90,17 @@ class LastRates:
         self._most = most
         self._by_key_id: dict[str, tuple[pb.AdmitResponse, float]] = {}
 
-    def note(self, key_id: str, rate: pb.AdmitResponse) -> None:
+    def record(self, key_id: str, rate: pb.AdmitResponse) -> None:
         self._by_key_id[key_id] = rate, self._clock.elapsed_s()
         if len(self._by_key_id) > self._most:
             del self._by_key_id[next(iter(self._by_key_id))]
 
     def recall(self, key_id: str) -> pb.AdmitResponse | None:
         """Returns the limits, refilled since then."""
-        if (told := self._by_key_id.get(key_id)) is None:
+        if (known := self._by_key_id.get(key_id)) is None:
             return None
-        rate, told_at_s = told
-        return _refilled(rate, int((self._clock.elapsed_s() - told_at_s) * 1000))
+        rate, known_at_s = known
+        return _refilled(rate, int((self._clock.elapsed_s() - known_at_s) * 1000))
 
 
 def _refilled(rate: pb.AdmitResponse, elapsed_ms: int) -> pb.AdmitResponse:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import Message
 
@@ -105,7 +105,7 @@ class Settlements:
         else:
             answer.add_done_callback(partial(self._on_answer, settlement))
 
-    def _on_answer(self, settlement: Settlement, answer: "asyncio.Future[Any]") -> None:
+    def _on_answer(self, settlement: Settlement, answer: "asyncio.Future[Message]") -> None:
         if answer.cancelled():
             # The process shuts down. An unacknowledged settlement stays in its slot.
             return
@@ -144,7 +144,7 @@ class Settlements:
                     raise
             failures += 1
 
-    def _send(self, settlement: Settlement) -> "asyncio.Future[Any]":
+    def _send(self, settlement: Settlement) -> "asyncio.Future[Message]":
         """Sends it; raises if no replica is connected."""
         slot = settlement.slot
         method, request, response_type = resolution(slot, settlement.details, is_refused=settlement.is_refused)

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import Any, Final
+from typing import Final
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
@@ -101,7 +101,7 @@ class Chat:
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
         """Runs the chat. As soon as its client disconnects, cancels it and raises ClientGone."""
-        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
         if when_gone is not None:
             when_gone(lambda: self._leave(task))
         end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE
@@ -126,7 +126,7 @@ class Chat:
                 self._call.cancel()
             self._record_end(end)
 
-    def _leave(self, task: "asyncio.Task[Any]") -> None:
+    def _leave(self, task: "asyncio.Task[object]") -> None:
         if ChatStage.CLIENT_GONE in STAGES_AFTER[self._stage]:
             self._enter(ChatStage.CLIENT_GONE)
             self._delivery.close()
@@ -237,7 +237,7 @@ class Chat:
         if not self._delivery.output_tokens:
             raise refusal
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
-        await self._tell_end("length", self._delivery.usage, metering_pb.BASIS_COUNTED, end)
+        await self._report_end("length", self._delivery.usage, metering_pb.BASIS_COUNTED, end)
         return end
 
     async def _finish(self, response: router.ChatResponse) -> "metering_pb.End.ValueType":
@@ -251,10 +251,10 @@ class Chat:
             self._reply.cite(finished.citations)
         if response.reasoning_data:
             self._reply.add_reasoning_data(response.reasoning_data)
-        await self._tell_end(finished.finish_reason, finished.usage, basis, end)
+        await self._report_end(finished.finish_reason, finished.usage, basis, end)
         return end
 
-    async def _tell_end(
+    async def _report_end(
         self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
     ) -> None:
         """Seals the end before it is told. If the client has nothing yet, as of an answer that is not streamed, the end

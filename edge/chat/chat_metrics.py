@@ -103,9 +103,9 @@ class ChatMetrics:
             if charged.completion_tokens > 1:
                 output_tokens_s.observe((took_s - first_token_s) / (charged.completion_tokens - 1))
         if trace_id:
-            self._first_tokens_s[labels].note_trace(first_token_s, trace_id)
+            self._first_tokens_s[labels].record_trace(first_token_s, trace_id)
             if end in SERVED:
-                durations_s.note_trace(took_s, trace_id)
+                durations_s.record_trace(took_s, trace_id)
 
 
 class StepTimer:
@@ -122,7 +122,7 @@ class StepTimer:
         now_s = self._clock.elapsed_s()
         step.durations_s.observe(now_s - self._step_began_s)
         if self.span is not None:
-            step.durations_s.note_trace(now_s - self._step_began_s, self.span.trace_id)
+            step.durations_s.record_trace(now_s - self._step_began_s, self.span.trace_id)
             self.span.child(step.name, began_s=self._step_began_s).end(now_s)
         self._step_began_s = now_s
         return now_s

@@ -66,7 +66,7 @@ class ChatEndpoint:
             except LegatoError as error:
                 refusal = error if admission is None else await self._charge_refused(admission, error)
                 self._count_refusal(incoming.scope, refusal, principal, admitted)
-                incoming.note_rates(await self._rates(incoming.scope, refusal, principal, admission))
+                incoming.record_rates(await self._rates(incoming.scope, refusal, principal, admission))
                 raise refusal from None
             except BaseException as error:
                 if admission is not None and admission.is_pending and not admission.is_asked_for:

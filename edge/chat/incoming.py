@@ -53,5 +53,5 @@ class IncomingChat(ABC):
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply: ...
 
     @abstractmethod
-    def note_rates(self, rates: Headers) -> None:
+    def record_rates(self, rates: Headers) -> None:
         """Takes the rate limits to tell with the error that the chat raises."""

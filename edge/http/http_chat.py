@@ -40,7 +40,7 @@ class HttpChat(IncomingChat):
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:
         return read_body(self.scope, TimedReceive(self._receive), memory)
 
-    def note_rates(self, rates: Headers) -> None:
+    def record_rates(self, rates: Headers) -> None:
         self.scope["state"][REFUSAL_HEADERS] = rates
 
     @staticmethod

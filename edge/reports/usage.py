@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -115,7 +115,7 @@ async def get_usage(
     )
     callers = await edge.principals.list_callers(account_id) if pb.GROUP_BY_CALLER in groups else {}
     found = _by_bucket(rows, callers, keeps_keys=pb.GROUP_BY_KEY in groups)
-    told = await books.balance(account_id, principal.key_id)
+    credit = await books.balance(account_id, principal.key_id)
     starts_s = range(period.start_s, period.page_end_s, period.width.seconds)
     return pb.GetUsageResponse(
         buckets=[
@@ -127,9 +127,9 @@ async def get_usage(
             for start_s in starts_s
         ],
         next_page_token=str(period.page_end_s) if period.page_end_s < period.end_s else "",
-        balance_nanos=told.balance.balance_nanos,
-        owed_nanos=told.balance.owed_nanos,
-        spend_limits=[limit for spend in told.spends for limit in _spend_limits(spend)],
+        balance_nanos=credit.balance.balance_nanos,
+        owed_nanos=credit.balance.owed_nanos,
+        spend_limits=[limit for spend in credit.spends for limit in _spend_limits(spend)],
     )
 
 
@@ -137,7 +137,7 @@ def _by_bucket(
     rows: metering.ListUsageResponse, callers: Mapping[str, str], *, keeps_keys: bool
 ) -> dict[int, list[pb.UsageRow]]:
     """Returns the rows by the start of their buckets; unless keys are asked for, those of one caller are added up."""
-    found: dict[int, dict[Any, pb.UsageRow]] = {}
+    found: dict[int, dict[tuple[str, str, str], pb.UsageRow]] = {}
     for row in rows.rows:
         caller, key_id = callers.get(row.key_id, ""), row.key_id if keeps_keys else ""
         sums = found.setdefault(row.start_time.seconds, {}).setdefault(

@@ -8,8 +8,7 @@ from edge.backends.auth import Principal, Scope
 from edge.rpc.relay import Client
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import HttpScope
-from services.chassis.rpc.callers import CALLER_PREFIX, is_secured, names_of, not_allowed, uri_of
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import CALLER_PREFIX, Context, is_secured, names_of, not_allowed, uri_of
 from services.chassis.sentence import Sentence
 
 ACCOUNT: Final = b"x-legato-account"
@@ -42,16 +41,16 @@ def identify(
 def _caller_of(context: Context, scope: HttpScope) -> str:
     """Returns the caller's name: that of its certificate, or on a Unix socket, which only the owner of the machine can
     reach, the one that it says."""
-    said = next((value.decode("utf-8", "replace") for name, value in scope["headers"] if name == CALLER), "")
+    named = next((value.decode("utf-8", "replace") for name, value in scope["headers"] if name == CALLER), "")
     if is_secured(context):
         start = uri_of(CALLER_PREFIX)
         [name] = [name.removeprefix(start) for name in names_of(context) if name.startswith(start)]
-        if said and said != name:
+        if named and named != name:
             raise not_allowed()
         return name
     if scope["client"] is not None:
         # TCP without certificates.
         raise not_allowed()
-    if not said:
+    if not named:
         raise LegatoError(Reason.REQUEST_INVALID, Sentence("caller_unnamed"), param="x-legato-caller")
-    return said
+    return named

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.body_progress import PROGRESS_WITHIN_S
 from services.chassis.load.fair_budget import RETRY_AFTER_S, SHARE_OF_FREE
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 
 # One account may have five of them.

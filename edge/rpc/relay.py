@@ -123,7 +123,7 @@ class ProgramConnection(_Side):
         if not self._calls and not self.transport.is_closing():
             self._wait()
 
-    def note_reset(self) -> None:
+    def record_reset(self) -> None:
         """Counts a call that its caller cancelled. A connection that cancels too many is read as slowly as it may
         cancel."""
         now_s = self._loop.time()

@@ -21,7 +21,7 @@ from services.rules.usage import named
 GATHER_S: Final = 0.04
 # A chat that is not answered for so long is told its id, or when half of its time is over. Not before, because gRPC
 # repeats a call that fails only as long as it was told nothing.
-TELL_ID_S: Final = 1.0
+ID_AFTER_S: Final = 1.0
 # A caller that has so much to read is behind.
 MOST_WAITING_BYTES: Final = 64 * 1024
 
@@ -40,12 +40,12 @@ class AnsweredCall:
     hold: ChatHold
     created_s: int
     # Sends a message.
-    write: Callable[[Any], Coroutine[Any, Any, None]]
+    write: Callable[[Any], Coroutine[object, None, None]]
     # Is called for a caller that reads nothing for so long.
     leave: Callable[[], None]
     stalled_reader_s: float
     # Sends the initial metadata.
-    write_id: Callable[[], Coroutine[Any, Any, None]]
+    write_id: Callable[[], Coroutine[object, None, None]]
     # Returns the time until the caller's deadline; None: it has none.
     remaining_s: Callable[[], float | None]
 
@@ -79,7 +79,7 @@ class RpcReply(Reply):
 
     def keep_alive(self) -> None:
         remaining_s = self._call.remaining_s()
-        delay_s = TELL_ID_S if remaining_s is None else min(TELL_ID_S, remaining_s / 2)
+        delay_s = ID_AFTER_S if remaining_s is None else min(ID_AFTER_S, remaining_s / 2)
         self._id_due = self._loop.call_later(delay_s, self._write_id)
 
     def stop_keeping_alive(self) -> None:

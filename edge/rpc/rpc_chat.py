@@ -20,7 +20,7 @@ from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.load.fair_budget import BudgetShare
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 
 _SPAN: Final = {"rpc.system": "grpc", "rpc.service": pb.DESCRIPTOR.services_by_name["ChatService"].full_name}
 _COMPLETE_SPAN, _STREAM_SPAN = _SPAN | {"rpc.method": "Complete"}, _SPAN | {"rpc.method": "Stream"}
@@ -52,7 +52,7 @@ class RpcChat(IncomingChat):
         self._message = b""
         # The caller has cancelled, its deadline has passed, or its connection is lost.
         self.is_gone = False
-        self._tell_gone: Callable[[], None] | None = None
+        self._on_gone: Callable[[], None] | None = None
         self.reply: RpcReply | None = None
         # The rate limits that a refusal tells.
         self.rates: Headers = []
@@ -84,8 +84,8 @@ class RpcChat(IncomingChat):
         memory.grow_to(len(body))
         return body
 
-    def _register(self, tell: Callable[[], None]) -> None:
-        self._tell_gone = tell
+    def _register(self, on_gone: Callable[[], None]) -> None:
+        self._on_gone = on_gone
 
     def leave(self) -> None:
         """Handles a caller that has cancelled, whose deadline has passed, or that is gone."""
@@ -95,14 +95,14 @@ class RpcChat(IncomingChat):
             self._arriving.cancel()
         if self.reply is not None:
             self.reply.drop()
-        if self._tell_gone is not None:
-            self._tell_gone()
-            self._tell_gone = None
+        if self._on_gone is not None:
+            self._on_gone()
+            self._on_gone = None
 
     def open_reply(self, body: ChatBody, hold: ChatHold) -> RpcReply:
         created_s = int(self._edge.clock.now().timestamp())
         kind = StreamedReply if self._is_streamed else WholeReply
-        context, told_id = self._context, (("x-request-id", self.request_id),)
+        context, id_metadata = self._context, (("x-request-id", self.request_id),)
         call = AnsweredCall(
             body.ignored,
             hold,
@@ -110,11 +110,11 @@ class RpcChat(IncomingChat):
             context.write,
             self.leave,
             self._stalled_reader_s,
-            lambda: context.send_initial_metadata(told_id),
+            lambda: context.send_initial_metadata(id_metadata),
             context.time_remaining,
         )
         self.reply = kind(call)
         return self.reply
 
-    def note_rates(self, rates: Headers) -> None:
+    def record_rates(self, rates: Headers) -> None:
         self.rates = rates

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -24,7 +24,8 @@ from legato_protos.chat.v1 import chat_pb2_grpc
 from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
+from services.chassis.rpc.server import Handlers
 
 AnswerT = TypeVar("AnswerT")
 RequestT = TypeVar("RequestT", bound=Message)
@@ -39,7 +40,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         self._stalled_reader_s = stalled_reader_s
         self._running: set[asyncio.Task[None]] = set()
 
-    def own_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
+    def own_handlers(self) -> Handlers:
         """Returns the handlers. On the wire a single message is a stream of one. As a stream, a request is read when
         there is room for it, and not kept by gRPC while a chat runs; and its answer is sealed after it was sent."""
         chats = ((self.Complete, pb.CompleteResponse), (self.Stream, pb.StreamResponse))
@@ -57,13 +58,13 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
             for method, kind in methods
         }
 
-    async def Complete(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
+    async def Complete(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         await self._chat(context, is_streamed=False)
 
-    async def Stream(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
+    async def Stream(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         await self._chat(context, is_streamed=True)
 
-    async def ListModels(self, request_iterator: Any, context: Context) -> pb.ListModelsResponse:
+    async def ListModels(self, request_iterator: object, context: Context) -> pb.ListModelsResponse:
         async def list_models(principal: Principal, request: pb.ListModelsRequest) -> pb.ListModelsResponse:
             return pb.ListModelsResponse(
                 models=[
@@ -74,10 +75,10 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
 
         return await self._read(context, Scope.SCOPE_MODELS, pb.ListModelsRequest, list_models)
 
-    async def GetUsage(self, request_iterator: Any, context: Context) -> pb.GetUsageResponse:
+    async def GetUsage(self, request_iterator: object, context: Context) -> pb.GetUsageResponse:
         return await self._read(context, Scope.SCOPE_USAGE, pb.GetUsageRequest, partial(get_usage, self._edge))
 
-    async def GetRequest(self, request_iterator: Any, context: Context) -> pb.GetRequestResponse:
+    async def GetRequest(self, request_iterator: object, context: Context) -> pb.GetRequestResponse:
         async def get(principal: Principal, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
             return await get_request(self._edge, principal, request.request_id)
 
@@ -115,7 +116,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         try:
             yield scope_of(context, connection.client)
         except asyncio.CancelledError:
-            connection.note_reset()
+            connection.record_reset()
             raise
         finally:
             connection.end_call()

@@ -14,6 +14,7 @@ from edge.settings import EdgeSettings
 from services.chassis.http.connection_limit import ConnectionLimit, most_connections, show_connections
 from services.chassis.process.serving import Process, RpcBeside
 from services.chassis.rpc.callers import Role
+from services.chassis.rpc.channel import Options
 from services.chassis.rpc.listening import listen_for_rpcs
 from services.chassis.rpc.server import RpcServer, private_listen
 
@@ -52,7 +53,7 @@ class RelayedServer(RpcServer):
         self._relay.close()
 
 
-def server_options(stream_life_s: float) -> list[tuple[str, Any]]:
+def server_options(stream_life_s: float) -> Options:
     return [
         *KEEPALIVE_OPTIONS,
         # Callers may ping once a second, with and without calls. By default gRPC ends connections on which there is

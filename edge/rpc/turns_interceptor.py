@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from edge.rpc.message_turns import MessageTurns
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 
 _CHAT_SERVICE: Final = f"/{pb.DESCRIPTOR.services_by_name['ChatService'].full_name}/"
@@ -35,29 +35,29 @@ class TurnsInterceptor(grpc.aio.ServerInterceptor):
         written = handler.response_serializer
         if handler.stream_stream is not None:
 
-            async def answer_all(_: Any, context: Context) -> AsyncIterator[Any]:
+            async def answer_all(_: object, context: Context) -> AsyncIterator[object]:
                 async for response in handler.stream_stream(self._messages(handler, context), context):
                     yield response
 
             return grpc.stream_stream_rpc_method_handler(answer_all, response_serializer=written)
         if handler.unary_stream is not None:
 
-            async def watch(_: Any, context: Context) -> None:
+            async def watch(_: object, context: Context) -> None:
                 await handler.unary_stream(await self._only(handler, context), context)
 
             return grpc.stream_stream_rpc_method_handler(watch, response_serializer=written)
 
-        async def answer(_: Any, context: Context) -> Any:
+        async def answer(_: object, context: Context) -> object:
             return await handler.unary_unary(await self._only(handler, context), context)
 
         return grpc.stream_unary_rpc_method_handler(answer, response_serializer=written)
 
-    async def _only(self, handler: Any, context: Context) -> Any:
+    async def _only(self, handler: Any, context: Context) -> object:
         async for request in self._messages(handler, context):
             return request
         return handler.request_deserializer(b"")
 
-    async def _messages(self, handler: Any, context: Context) -> AsyncIterator[Any]:
+    async def _messages(self, handler: Any, context: Context) -> AsyncIterator[object]:
         """Yields the messages of a call, each of which was received in a turn."""
         while True:
             async with self._turns.message(context, _NO_ACCOUNT) as message:
@@ -67,7 +67,7 @@ class TurnsInterceptor(grpc.aio.ServerInterceptor):
             yield request
 
 
-def _deserialized(handler: Any, message: bytes) -> Any:
+def _deserialized(handler: Any, message: bytes) -> object:
     try:
         return handler.request_deserializer(message)
     except DecodeError:

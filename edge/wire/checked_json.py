@@ -101,10 +101,10 @@ def _mistyped(sentence: str, name: str) -> LegatoError:
     place = _PLACE.search(sentence)
     # Keys of a dict are the client's own words, so the path stops before them.
     path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
-    said = _PLACE.sub("", sentence)
-    if not _SAFE.match(said):
-        said = "This value is not one of those accepted here"
-    expected = said.replace("`", "'")
+    rule = _PLACE.sub("", sentence)
+    if not _SAFE.match(rule):
+        rule = "This value is not one of those accepted here"
+    expected = rule.replace("`", "'")
     return invalid(Sentence("parameter_invalid", name=path or "body", expected=expected), path or None)
 
 

@@ -44,7 +44,7 @@ class ToolCall(Struct, gc=False):
 NoCalls = Annotated[list[Raw], Meta(max_length=0)] | None
 
 
-class _Said(Struct, kw_only=True, gc=False):
+class _Content(Struct, kw_only=True, gc=False):
     """The fields of any message. Those that a role has no use for are passed on too, so their types are checked."""
 
     content: Raw
@@ -54,16 +54,16 @@ class _Said(Struct, kw_only=True, gc=False):
     refusal: str | None = None
 
 
-class SystemMessage(_Said, tag_field="role", tag="system", gc=False): ...
+class SystemMessage(_Content, tag_field="role", tag="system", gc=False): ...
 
 
-class DeveloperMessage(_Said, tag_field="role", tag="developer", gc=False): ...
+class DeveloperMessage(_Content, tag_field="role", tag="developer", gc=False): ...
 
 
-class UserMessage(_Said, tag_field="role", tag="user", gc=False): ...
+class UserMessage(_Content, tag_field="role", tag="user", gc=False): ...
 
 
-class ToolMessage(_Said, tag_field="role", tag="tool", kw_only=True, gc=False):
+class ToolMessage(_Content, tag_field="role", tag="tool", kw_only=True, gc=False):
     # Required for this role.
     tool_call_id: Annotated[str, Meta(min_length=1)]
 

@@ -41,7 +41,7 @@ async def main() -> None:
         if copy is not None:
             process.in_background(copy.run)
         show_auth(auth, retention, copy, process.registry)
-        await auth.note_peppers()
+        await auth.record_peppers()
         await auth.encrypt_emails()
         process.in_background(clock.keep_right)
         process.in_background(lambda: auth.notice_loop.run(settings.notice_interval_s))

@@ -25,7 +25,7 @@ from services.auth.keys.rules.verifier import Verifier
 from services.auth.keys.rules.watch import Watches
 from services.auth.keys.servicers.auth import AuthServicer
 from services.auth.keys.servicers.keys import KeyAdminServicer
-from services.auth.keys.store.epochs import changes_since, find_contradicted, note_peppers
+from services.auth.keys.store.epochs import changes_since, find_contradicted, record_peppers
 from services.auth.notices.rules.delivery import NoticeDelivery
 from services.auth.notices.rules.loop import NoticeLoop
 from services.auth.notices.rules.networks import KeyNetworks
@@ -122,7 +122,9 @@ class AuthService:
         self.notice_delivery = delivery = NoticeDelivery(parts, webhook_client, mail)
         self.notice_loop = NoticeLoop(parts, recorder, delivery, outbox)
         self.key_networks = KeyNetworks(parts, recorder)
-        self.watches = Watches(read_changes, self.last_uses.note, clock, log, note_networks=self.key_networks.note)
+        self.watches = Watches(
+            read_changes, self.last_uses.record, clock, log, record_networks=self.key_networks.record
+        )
         self.sign_in = sign_in = SignIn(parts, sessions, passkeys, mail)
         passwords = PasswordSignIn(parts, sessions, sign_in, mail, CredentialCipher(keys) if keys else None)
         issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
@@ -140,10 +142,10 @@ class AuthService:
         verifier = AccessTokenVerifier(console.public_keys, signer)
         self.access = AccessCheck(verifier, sessions.now_us, sessions.confirm)
 
-    async def note_peppers(self) -> None:
+    async def record_peppers(self) -> None:
         """Records the peppers, before anything is served. If they differ from those of the replica that started last,
         callers drop their caches."""
-        noted = self._peppers.noted
+        fingerprints = self._peppers.fingerprints
         contradicted = await self._database.read(find_contradicted, self._peppers)
         if contradicted:
             # A lost secret was replaced by a new one: every key would be refused without a reason.
@@ -152,7 +154,7 @@ class AuthService:
                 "created with: restore that secret or, if it is lost, give the new one its own version, such as 2:HEX "
                 "(keys that were created with the lost one stay refused)"
             )
-        if await self._database.write(note_peppers, noted):
+        if await self._database.write(record_peppers, fingerprints):
             self._log.info("peppers.changed")
 
     async def open_copy(

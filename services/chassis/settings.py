@@ -68,7 +68,7 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
     for field in fields:
         variable = PREFIX + field.name.upper()
         try:
-            value = read_variable(variable, environ)
+            value: object = read_variable(variable, environ)
             value = in_file.get(field.name) if value is None else value
             if value == "" and field.type in _PATHS:
                 # An empty variable would otherwise name the working directory.
@@ -124,7 +124,7 @@ def read_variable(name: str, environ: Mapping[str, str], read: Callable[[Path], 
         raise SettingsError(f"{name}_FILE: cannot read {file}: {error.strerror}") from error
 
 
-def read_settings_file(environ: Mapping[str, str]) -> dict[str, Any]:
+def read_settings_file(environ: Mapping[str, str]) -> dict[str, object]:
     """Reads the TOML file, if one is named."""
     path = environ.get(SETTINGS_VARIABLE)
     if not path:
@@ -139,8 +139,8 @@ def _description(kind: object) -> str:
     return next((part.description or "" for part in get_args(kind)[1:] if isinstance(part, msgspec.Meta)), "")
 
 
-def _convert(value: Any, kind: Any) -> Any:
-    converted = msgspec.convert(value, kind, strict=False, dec_hook=_decode)
+def _convert(value: object, kind: Any) -> object:
+    converted: object = msgspec.convert(value, kind, strict=False, dec_hook=_decode)
     # "inf" exceeds every bound, but "nan" passes where there is none; timers accept neither.
     if isinstance(converted, float) and not math.isfinite(converted):
         raise msgspec.ValidationError("Expected a finite number")

@@ -11,7 +11,7 @@ from legato_protos.payments.v1 import payments_pb2 as pb
 from legato_protos.payments.v1 import payments_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.payments.rules import ID_PREFIX, Payment, UnsupportedCurrency, parse_event, to_booking

@@ -29,7 +29,7 @@ def margin_nanos(sums: CostedSums) -> int | None:
     return None if cost_nanos is None else sums.costed_nanos - cost_nanos
 
 
-def told_counts(sums: Any) -> dict[str, int]:
+def provider_counts(sums: Any) -> dict[str, int]:
     """Returns what providers counted of the calls of a row, under the names of a file."""
     told = {f"told_{name}": count for name, count in named(sums.told_usage).items()}
     # Beside the other part of the prompt.

@@ -42,7 +42,7 @@ def message_of(counted: object) -> usage_pb2.Usage:
     return usage_pb2.Usage(**dict(zip(COLUMNS, counts_of(counted), strict=True)))
 
 
-def add_usage(total: Message, added: Any) -> None:
+def add_usage(total: Message, added: object) -> None:
     """Adds counts to those of a message."""
     for name, count in zip(COLUMNS, counts_of(added), strict=True):
         setattr(total, name, getattr(total, name) + count)

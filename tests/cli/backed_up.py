@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cli.main import legato
 from services.auth.core.peppers import parse_peppers
-from services.auth.keys.store.epochs import note_peppers
+from services.auth.keys.store.epochs import record_peppers
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.credit.batch import Writer
@@ -56,7 +56,7 @@ class BackedUp:
             with auth.transaction(writes=True) as connection:
                 connection.exec_driver_sql(ACCOUNT.format("acct_1"))
                 connection.exec_driver_sql(KEY)
-                note_peppers(connection, parse_peppers(PEPPERS).noted)
+                record_peppers(connection, parse_peppers(PEPPERS).fingerprints)
             with metering.transaction(writes=True) as connection:
                 prices = adopt_prices(connection, PRICES)
             asyncio.run(ask_each(Writer(metering, prices, LIFE_S, log), grant(BALANCE_NANOS)))

@@ -90,7 +90,7 @@ class AuthHarness:
         """That replica alone, with other peppers."""
         await self.shut(number)
         self.auth = AuthService(self._database, peppers, self._auth_clock, self._log)
-        await self.auth.note_peppers()
+        await self.auth.record_peppers()
         await self.open(number)
 
     async def _shut_all(self) -> None:

@@ -10,12 +10,12 @@ def count_calls(work: Callable[[], object]) -> int:
     """Runs `work` and returns how many functions of Python it called, without itself."""
     calls = -1
 
-    def note(frame: FrameType, event: str, argument: Any) -> None:
+    def record(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal calls
         calls += event == "call"
 
     before = sys.getprofile()
-    sys.setprofile(note)
+    sys.setprofile(record)
     try:
         work()
     finally:

@@ -1,7 +1,7 @@
 """`legato accounts`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -9,7 +9,7 @@ from cli.command import HelpLine, Invocation, command_group
 from cli.commands.account.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, money
-from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
+from cli.values import LIMITS, USD, CommandT, account_argument, classes_option, limit_options, put_classes
 from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1.accounts_pb2 import CloseAccountRequest, EndMembershipsRequest
 from legato_protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
@@ -20,7 +20,6 @@ from services.rules.model_classes import CLASSES, DEFAULT_CLASS
 # Of an account with as many documents as it may have.
 ERASE_S = 600.0
 CLOSED_COLUMNS = ["account_id", "closed_at", "revoked_keys", "notes", "attachments", "memberships"]
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 PAGE_SIZE = 200
 # The grounding sources of chats without tools, each of which an account may switch off.

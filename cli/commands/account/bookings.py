@@ -73,8 +73,8 @@ def _book(
     except KeyboardInterrupt:
         reason, why = Reason.UNAVAILABLE, "it was interrupted"
     repeat = command_line(*again)
-    told = f"It is not known whether {what}: {why}. Repeat it with `{repeat}`: under this id it counts once."
-    raise OutcomeUnknown(told, reason)
+    message = f"It is not known whether {what}: {why}. Repeat it with `{repeat}`: under this id it counts once."
+    raise OutcomeUnknown(message, reason)
 
 
 @contextmanager

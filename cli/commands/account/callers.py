@@ -53,11 +53,11 @@ def revoke(invocation: Invocation, caller: str, account_id: str) -> None:
     request = pb.RevokeCallerRequest(caller=caller, account_id=account_id)
     remaining = call_service(invocation.services.keys.RevokeCaller, request).remaining_grants
     if any(not granted.account_id for granted in remaining):
-        told = f"{caller} may still call for {account_id}: it is granted all accounts."
+        message = f"{caller} may still call for {account_id}: it is granted all accounts."
     else:
-        told = f"{caller} may no longer call for {account_id or 'any account'}."
+        message = f"{caller} may no longer call for {account_id or 'any account'}."
     things = [describe(granted) for granted in remaining]
-    invocation.say(told, {"caller": caller, "remaining_grants": things})
+    invocation.report(message, {"caller": caller, "remaining_grants": things})
 
 
 def describe(granted: pb.CallerGrant) -> dict[str, object]:

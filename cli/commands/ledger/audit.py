@@ -2,13 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cli.command import HelpLine, Invocation, command
 from cli.commands.account.accounts import get_account
-from cli.connection import call_service
+from cli.connection import ServiceStubs, call_service
 from cli.output import show_json
 from legato_protos.auth.v1.users_pb2 import VerifyAuditEventsRequest
 from legato_protos.metering.v1.metering_pb2 import AuditRequest, ListClosingsRequest
@@ -67,12 +66,12 @@ def audit(
 
 
 def _show(invocation: Invocation, violations: list[str], if_none: str) -> None:
-    invocation.say("\n".join(violations) or if_none, {"ok": not violations, "violations": violations})
+    invocation.report("\n".join(violations) or if_none, {"ok": not violations, "violations": violations})
     if violations:
         sys.exit(1)
 
 
-def _verify_archive(services: Any, file: Path) -> list[str]:
+def _verify_archive(services: ServiceStubs, file: Path) -> list[str]:
     from services.metering.months.archive import ArchiveWrong, read_archive
 
     try:

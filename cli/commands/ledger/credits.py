@@ -1,8 +1,7 @@
 """`legato credits`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, TypeVar
 
 import click
 
@@ -12,7 +11,7 @@ from cli.commands.account.accounts import balance_of, get_account
 from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import described, money, rfc3339, tokens_of
 from cli.output import show_json, show_table
-from cli.values import USD, Moment, account_argument, period_options, put_period
+from cli.values import USD, CommandT, Moment, account_argument, period_options, put_period
 from legato_protos.metering.v1.metering_pb2 import (
     Balance,
     BookUnmatchedRequest,
@@ -24,8 +23,6 @@ from legato_protos.metering.v1.metering_pb2 import (
 from legato_protos.metering.v1.statements_pb2 import LedgerEntry, ListLedgerEntriesRequest
 from legato_protos.payments.v1.payments_pb2 import BookPaymentRequest, ListedPayment, ListPaymentsRequest
 from services.chassis.errors import Reason
-
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 

@@ -1,7 +1,7 @@
 """`legato report`."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from legato_protos.metering.v1.reports_pb2 import (
     ReportSums,
 )
 from services.chassis.money import format_usd
-from services.rules.margin import known_cost_nanos, margin_nanos, told_counts
+from services.rules.margin import known_cost_nanos, margin_nanos, provider_counts
 from services.rules.usage import COLUMNS
 
 DAY = timedelta(days=1)
@@ -70,8 +70,8 @@ def report(context: click.Context, /, as_csv: bool, **given: Any) -> None:
         others = describe_sums(answer.others) | {"rows": answer.other_rows}
         outstanding = describe_outstanding(answer.outstanding)
         summed_to = rfc3339(answer.summed_time) if answer.HasField("summed_time") else None
-        told = {"others": others, "total": describe_sums(answer.total), "summed_to": summed_to}
-        show_json({"rows": rows} | told | {"outstanding": outstanding})
+        totals = {"others": others, "total": describe_sums(answer.total), "summed_to": summed_to}
+        show_json({"rows": rows} | totals | {"outstanding": outstanding})
     else:
         _show(answer, rows, labels)
 
@@ -130,7 +130,7 @@ def describe_sums(sums: ReportSums) -> dict[str, object]:
         ),
         "calls": sums.calls,
         "uncosted_calls": sums.uncosted_calls,
-        **told_counts(sums),
+        **provider_counts(sums),
     }
 
 
@@ -215,7 +215,7 @@ def _pair(text: str) -> tuple[str, str]:
     return theirs, ours
 
 
-def _used(answer: GetReportResponse) -> Iterator[Any]:
+def _used(answer: GetReportResponse) -> Iterator[tuple[tuple[date, str], UsedTokens]]:
     for row in answer.rows:
         sums = row.sums
         cost_nanos = None if sums.uncosted_calls else sums.cost_nanos

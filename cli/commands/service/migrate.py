@@ -54,7 +54,7 @@ def migrate(invocation: Invocation, service: tuple[str, ...], show: bool) -> Non
             database = open_database(name, settings.database_url, invocation.data)
             try:
                 if not show:
-                    database.migrate(FOLDERS[name], on_wait=functools.partial(_tell_wait, name))
+                    database.migrate(FOLDERS[name], on_wait=functools.partial(_report_wait, name))
                 version = database.read_version()
             finally:
                 database.close()
@@ -71,5 +71,5 @@ def migrate(invocation: Invocation, service: tuple[str, ...], show: bool) -> Non
         invocation.show({"migrated": [each["service"] for each in found]})
 
 
-def _tell_wait(service: str, reason: str) -> None:
+def _report_wait(service: str, reason: str) -> None:
     click.echo(f"waiting for the schema {service}: {reason}", err=True)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
@@ -52,6 +52,22 @@ NOTHING_CHANGES = "nothing changes"
 FILE_WITH_MISTAKES = "mistaken"
 _Found = TypeVar("_Found")
 
+
+class _ReloadOutcome(TypedDict):
+    router: str
+    reloaded: bool
+    targets: int | None
+    routes_version: str | None
+    file_version: str | None
+    mistakes: list[str]
+
+
+class _RouterDiff(TypedDict):
+    router: str
+    mistakes: list[str]
+    changes: list[str]
+
+
 HELP = HelpLine(170, "Check and reload the routes, and show the state of their models.")
 routes = command_group("routes", HELP.text)
 
@@ -78,7 +94,7 @@ def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
         else:
             click.echo("\n".join(mistakes), err=True)
         sys.exit(MISTAKEN)
-    invocation.say("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
+    invocation.report("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
 
 
 @routes.command()
@@ -93,7 +109,7 @@ def reload(invocation: Invocation, wait_s: float) -> None:
         if time.monotonic() >= give_up_at_s:
             break
         time.sleep(LOOK_EVERY_S)
-    outcomes: list[dict[str, Any]] = []
+    outcomes: list[_ReloadOutcome] = []
     for router, stub in routers.items():
         targets, version, mistakes = None, None, list(staged[router].mistakes)
         try:
@@ -128,20 +144,20 @@ def diff(invocation: Invocation, file: Path) -> None:
     except UnicodeDecodeError:
         raise click.UsageError(f"{file} must be UTF-8 text.") from None
 
-    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
-        told = call_service(stub.DiffRoutes, request)
-        return [{"router": router, "mistakes": list(told.mistakes), "changes": list(told.changes)}]
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[_RouterDiff]:
+        answer = call_service(stub.DiffRoutes, request)
+        return [{"router": router, "mistakes": list(answer.mistakes), "changes": list(answer.changes)}]
 
-    told, failures = _ask_each(invocation, ask)
+    found, failures = _ask_each(invocation, ask)
     if invocation.json:
-        invocation.show({"routers": told})
-    for each in [] if invocation.json else told:
+        invocation.show({"routers": found})
+    for each in [] if invocation.json else found:
         for mistake in each["mistakes"]:
             click.echo(f"{each['router']}: {file}: {mistake}", err=True)
         if not each["mistakes"]:
             click.echo("\n".join([each["router"], *(each["changes"] or [NOTHING_CHANGES])]))
     _fail_for(failures)
-    if any(each["mistakes"] for each in told):
+    if any(each["mistakes"] for each in found):
         sys.exit(MISTAKEN)
 
 
@@ -161,7 +177,7 @@ def show(invocation: Invocation) -> None:
     """List the models of each class by tier, with their weights, circuit breakers and figures, and the version of the
     routes on each router; of the file, too, where that differs."""
 
-    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, object]]:
         listed = call_service(stub.ListTargets, ListTargetsRequest(compares_file=True))
         file_version = listed.file_version or (FILE_WITH_MISTAKES if listed.file_mistakes else listed.version)
         rows = [describe(router, target, listed.version) for target in listed.targets]
@@ -183,12 +199,12 @@ def compare_models(invocation: Invocation, first: str, second: str, class_id: st
     """Compare two models by what the calls to them came to, summed over all routers.
 
     A model is named as its provider calls it, or as PROVIDER/MODEL."""
-    told, failures = _ask_each(
+    found, failures = _ask_each(
         invocation, lambda router, stub: call_service(stub.ListOutcomes, ListOutcomesRequest()).outcomes
     )
-    if not told:
+    if not found:
         _fail_for(failures)
-    outcomes = [each for each in told if class_id in (None, each.class_id)]
+    outcomes = [each for each in found if class_id in (None, each.class_id)]
     sums = [sum_outcomes(name, outcomes) for name in (first, second)]
     for each in sums:
         if not each.calls:
@@ -209,7 +225,7 @@ def compare_models(invocation: Invocation, first: str, second: str, class_id: st
 def resume(invocation: Invocation, class_id: str) -> None:
     """Send accounts to a canary again that was rolled back, on every router."""
 
-    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, object]]:
         call_service(stub.ResumeCanary, ResumeCanaryRequest(class_id=class_id))
         return [{"router": router, "class": class_id, "resumed": True}]
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -101,7 +101,7 @@ def up(
     if mistakes := [*mistakes_in_settings(UpSettings), *mistakes_in_files(routes, prices)]:
         raise SettingsWrong("\n".join(mistakes))
     for strange in strange_names(UpSettings, routes):
-        _say(strange)
+        _report(strange)
     settings = read_settings(UpSettings)
     scale = _scale(settings, workers, routers, metering)
     data_folder.prepare(data)
@@ -116,7 +116,7 @@ def up(
     console = _console_start(settings, console_sockets, address) if console_sockets else None
     # Who tries the service out keeps nothing yet.
     if not welcomes and (warning := same_disk_warning(data, settings.audit_copy, settings.database_url)):
-        _say(f"warning: {warning}")
+        _report(f"warning: {warning}")
     program_sockets = [listen_for_programs(each) for each in rpc_addresses(settings, data, scale)]
     loaded = load_routes(routes)
     installation = Installation(
@@ -138,7 +138,7 @@ def up(
             # A full disk must not end a running service.
             completeness.record_parts(data, settings.database_url)
         with ignoring_closed(sys.stdout):
-            invocation.say(f"ready {address}", {"ready": address})
+            invocation.report(f"ready {address}", {"ready": address})
             if welcomes:
                 url = console.url if console else ""
                 _greet(invocation, address, url, is_bundled=loaded.bundled_classes >= loaded.classes.keys())
@@ -152,7 +152,7 @@ def up(
             groups=process_groups(installation),
             logs=data / "logs",
             log=Log("up", log_file),
-            say=_say,
+            report=_report,
             timing=Timing(
                 grace_s=settings.drain_delay_s + settings.drain_s + CLOSING_S,
                 longest_delay_s=settings.longest_restart_delay_s,
@@ -176,7 +176,7 @@ def _listen_for_console(settings: UpSettings, asked_port: int | None) -> list[so
         if port is not None:
             raise
         # The port was not asked for, and the service does not need the console.
-        _say(f"starting without the web console: {error.message}")
+        _report(f"starting without the web console: {error.message}")
         return []
 
 
@@ -206,7 +206,7 @@ def _scale(settings: UpSettings, workers: int | None, routers: int | None, meter
     return scale
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     with ignoring_closed(sys.stderr):
         click.echo(text, err=True)
 
@@ -225,7 +225,7 @@ def _lock(data: Path) -> int:
         return data_folder.lock_for_processes(data, timeout_s=0)
     except AlreadyLocked:
         # Those of a killed supervisor end by themselves, but not at once.
-        _say("waiting for the processes of an earlier start to end ...")
+        _report("waiting for the processes of an earlier start to end ...")
     try:
         return data_folder.lock_for_processes(data, LEFTOVERS_TIMEOUT_S)
     except AlreadyLocked:
@@ -245,10 +245,12 @@ def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled
         else:
             show_welcome(greeting, folder_option, is_bundled=is_bundled)
     except click.ClickException as error:
-        _say(f"the service is running, but the first account or key could not be created: {error.format_message()}")
+        _report(f"the service is running, but the first account or key could not be created: {error.format_message()}")
 
 
-async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
+async def _supervise(
+    supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], object]
+) -> None:
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def begin_to_end() -> None:
@@ -256,7 +258,7 @@ async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_
             stop.set()
             # The edges have their own descriptors of the socket, and close them when they end.
             stop_listening()
-            supervisor.say("stopping ...")
+            supervisor.report("stopping ...")
 
     def on_signal() -> None:
         if stop.is_set():
@@ -269,5 +271,5 @@ async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_
     # `nohup` ignores SIGHUP. Otherwise both the kernel and the shell may send it: a second one is no request to hurry.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, begin_to_end)
-    supervisor.say(f"starting {', '.join(supervisor.names)} ...")
+    supervisor.report(f"starting {', '.join(supervisor.names)} ...")
     await supervisor.run(stop, hurry, lambda: asyncio.to_thread(announce))

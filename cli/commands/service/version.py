@@ -11,4 +11,4 @@ HELP = HelpLine(240, "Print the version.")
 def version(invocation: Invocation) -> None:
     """Print the version."""
     number = version_of("legato")
-    invocation.say(f"legato {number}", {"version": number})
+    invocation.report(f"legato {number}", {"version": number})

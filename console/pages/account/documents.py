@@ -28,7 +28,7 @@ KINDS: Final = {
 }
 STAGES: Final = {pb.ATTACHMENT_STAGE_READING: "reading", pb.ATTACHMENT_STAGE_INDEXING: "indexing"}
 # What a user can do something about is said beside the form; anything else is a page of its own.
-SAID_AT_THE_FORM: Final = (
+SHOWN_AT_THE_FORM: Final = (
     Reason.REQUEST_INVALID,
     Reason.BODY_TOO_LARGE,
     Reason.BODY_TIMEOUT,
@@ -61,12 +61,12 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     )
 
 
-@shows_again(show, "document", reasons=SAID_AT_THE_FORM, keeps_status=True)
+@shows_again(show, "document", reasons=SHOWN_AT_THE_FORM, keeps_status=True)
 async def add(visit: Visit) -> Response:
     """Adds the document of a form, and answers when it can be used."""
     passages = 0
-    async with aclosing(_send(visit)) as told:
-        async for response in told:
+    async with aclosing(_send(visit)) as progress:
+        async for response in progress:
             passages = response.attachment.passages
     return visit.redirect("/documents", "document-added", passages)
 
@@ -74,16 +74,16 @@ async def add(visit: Visit) -> Response:
 async def upload(visit: Visit) -> Response:
     """Adds a document for a script, and tells how far it is, in lines of JSON. What is refused before it was read has
     a status of its own."""
-    told = _send(visit)
+    progress = _send(visit)
     try:
-        first = await anext(told)
+        first = await anext(progress)
         while first.progress.stage == pb.ATTACHMENT_STAGE_RECEIVING:
-            first = await anext(told)
+            first = await anext(progress)
     except StopAsyncIteration:
         raise unavailable("The chat service") from None
     except LegatoError as error:
         return JSONResponse({"message": in_words(error.sentence)}, status_of(error))
-    return StreamingResponse(_lines(visit, first, told), media_type="application/x-ndjson", headers=LINES_HEADERS)
+    return StreamingResponse(_lines(visit, first, progress), media_type="application/x-ndjson", headers=LINES_HEADERS)
 
 
 async def remove(visit: Visit) -> Response:

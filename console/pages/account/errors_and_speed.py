@@ -108,15 +108,15 @@ def _report(
     found: pb.GetChatOutcomesResponse, period: Period, columns: dict[datetime, date], names: KeyNames
 ) -> OutcomesPage:
     parts = {columns[each.start_time.ToDatetime(UTC)]: each for each in found.parts}
-    told = [_outcomes(parts.get(column, pb.ChatOutcomes()), period.title_of(column)) for column in period.columns]
+    outcomes = [_outcomes(parts.get(column, pb.ChatOutcomes()), period.title_of(column)) for column in period.columns]
     return OutcomesPage(
         _outcomes(found.total, ""),
         [_outcomes(each, each.class_id or _("Before the class was known")) for each in found.classes],
         [_outcomes(each, names.name(each.key_id)) for each in found.keys],
-        [each for each in reversed(told) if each.requests],
-        _failed_chart(period, told),
-        _times_chart(period, told, lambda each: each.first_token, 2),
-        _times_chart(period, told, lambda each: each.duration, 1),
+        [each for each in reversed(outcomes) if each.requests],
+        _failed_chart(period, outcomes),
+        _times_chart(period, outcomes, lambda each: each.first_token, 2),
+        _times_chart(period, outcomes, lambda each: each.duration, 1),
     )
 
 
@@ -133,18 +133,18 @@ def _failure(given: pb.FailedRequests) -> FailedRequests:
     return FailedRequests(_(meaning), _(advice), given.requests, given.cut_requests)
 
 
-def _failed_chart(period: Period, told: Iterable[Outcomes]) -> CostChart:
-    failed = [(each.name, each.failed_requests) for each in told]
+def _failed_chart(period: Period, outcomes: Iterable[Outcomes]) -> CostChart:
+    failed = [(each.name, each.failed_requests) for each in outcomes]
     titles = tuple(f"{name}: {number(requests)}" for name, requests in failed)
     series = Series(_("Failed requests"), tuple(requests for _name, requests in failed), 1)
     return CostChart(tuple(period.columns), (series,), titles, has_whole_titles=True)
 
 
 def _times_chart(
-    period: Period, told: Iterable[Outcomes], of: Callable[[Outcomes], pb.Percentiles], places: int
+    period: Period, outcomes: Iterable[Outcomes], of: Callable[[Outcomes], pb.Percentiles], places: int
 ) -> CostChart:
     """Draws the time in which 95 of 100 answers came, and in front of it that in which half of them did."""
-    times = [(each.name, of(each)) for each in told]
+    times = [(each.name, of(each)) for each in outcomes]
     titles = tuple(
         f"{name}: {in_seconds(each.p50_ms, places)}, {in_seconds(each.p95_ms, places)}" for name, each in times
     )

@@ -27,13 +27,13 @@ STATES: Final = {
     pb.DELIVERY_STATE_DELIVERED: ("good", N_("Delivered")),
     pb.DELIVERY_STATE_FAILED: ("bad", N_("Not delivered")),
 }
-_TOLD: Final = (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.RATE_LIMITED)
+_SHOWN_REASONS: Final = (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.RATE_LIMITED)
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     account_id = visit.account_id
     only_failed = visit.query.get("show") == "failed"
-    settings, listed, told = await asyncio.gather(
+    settings, listed, thresholds = await asyncio.gather(
         visit.auth.notices.GetNoticeSettings(pb.GetNoticeSettingsRequest(account_id=account_id)),
         visit.auth.notices.ListNotices(
             pb.ListNoticesRequest(account_id=account_id, page_size=LISTED, only_failed=only_failed)
@@ -42,7 +42,7 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
             visit.metering.notice_thresholds.GetLowBalance(metering_pb.GetLowBalanceRequest(account_id=account_id))
         ),
     )
-    low_balance = None if told is None else told.low_balance
+    low_balance = None if thresholds is None else thresholds.low_balance
     own_threshold = (
         "" if low_balance is None or low_balance.is_default else in_figures(format_usd(low_balance.threshold_nanos))
     )
@@ -65,7 +65,7 @@ def _summary_of(notice: pb.Notice) -> str:
     return in_words(from_sentence_message(notice.sentence, notice.summary))
 
 
-@shows_again(show, "low_balance", reasons=_TOLD)
+@shows_again(show, "low_balance", reasons=_SHOWN_REASONS)
 async def set_low_balance(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         problem = _("An amount in dollars, such as 5.00, or nothing for the default.")
@@ -83,14 +83,14 @@ async def set_mail(visit: Visit) -> Response:
     return visit.redirect(PATH, "notices-changed")
 
 
-@shows_again(show, "own_mail", reasons=_TOLD)
+@shows_again(show, "own_mail", reasons=_SHOWN_REASONS)
 async def set_own_mail(visit: Visit) -> Response:
     request = pb.SetOwnMailRequest(account_id=visit.account_id, is_on=visit.form.get("own_mail") == "on")
     await visit.auth.notices.SetOwnMail(request)
     return visit.redirect(PATH, "notices-changed")
 
 
-@shows_again(show, "url", reasons=_TOLD)
+@shows_again(show, "url", reasons=_SHOWN_REASONS)
 async def add_webhook(visit: Visit) -> Response:
     request = pb.AddWebhookRequest(account_id=visit.account_id, url=visit.form.get("url"))
     made = await visit.auth.notices.AddWebhook(request)
@@ -100,21 +100,21 @@ async def add_webhook(visit: Visit) -> Response:
 WEBHOOK: Final = ShownOnce(pb.AddWebhookResponse, secret_page("webhook_made.html"))
 
 
-@shows_again(show, "url", reasons=_TOLD)
+@shows_again(show, "url", reasons=_SHOWN_REASONS)
 async def remove_webhook(visit: Visit) -> Response:
     request = pb.RemoveWebhookRequest(account_id=visit.account_id, webhook_id=visit.form.get("webhook_id"))
     await visit.auth.notices.RemoveWebhook(request)
     return visit.redirect(PATH, "webhook-removed")
 
 
-@shows_again(show, "test", reasons=_TOLD)
+@shows_again(show, "test", reasons=_SHOWN_REASONS)
 async def send_test(visit: Visit) -> Response:
     request = pb.SendTestNoticeRequest(account_id=visit.account_id)
     await visit.auth.notices.SendTestNotice(request)
     return visit.redirect(PATH, "notice-test-sent")
 
 
-@shows_again(show, "resend", reasons=_TOLD)
+@shows_again(show, "resend", reasons=_SHOWN_REASONS)
 async def resend(visit: Visit) -> Response:
     request = pb.ResendNoticeRequest(account_id=visit.account_id, delivery_id=visit.form.get("delivery_id"))
     await visit.auth.notices.ResendNotice(request)

@@ -40,7 +40,7 @@ async def show(visit: Visit, found: metering_pb2.AuditResponse | None = None, to
         "operator_ledger.html",
         503 if took_s is not None and found is None else 200,
         last=last_audit(await read_processes(metering)),
-        is_told=bool(metering),
+        is_known=bool(metering),
         found=found,
         took_s=took_s,
         violations_shown=VIOLATIONS_SHOWN,

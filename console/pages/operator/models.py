@@ -212,7 +212,7 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
         try:
             return await ask(name, router)
         except LegatoError as error:
-            told = in_words(error.sentence)
-            return RouterRoutes(name, problem=told, file=StagedFile(mistakes=(told,)))
+            problem = in_words(error.sentence)
+            return RouterRoutes(name, problem=problem, file=StagedFile(mistakes=(problem,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))

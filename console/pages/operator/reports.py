@@ -16,7 +16,7 @@ from console.web.zones import UTC_ZONE
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import reports_pb2 as pb
 from services.chassis.money import format_usd
-from services.rules.margin import known_cost_nanos, margin_nanos, told_counts
+from services.rules.margin import known_cost_nanos, margin_nanos, provider_counts
 from services.rules.usage import named
 
 GROUPINGS: Final = {
@@ -145,7 +145,7 @@ def _file_row(row: pb.ReportRow) -> Row:
         **named(sums.usage),
         "calls": sums.calls,
         "uncosted_calls": sums.uncosted_calls,
-        **told_counts(sums),
+        **provider_counts(sums),
         # Unknown is empty.
         **{name: "" if nanos is None else format_usd(nanos) for name, nanos in money.items()},
     }

@@ -36,7 +36,7 @@ async def accept_invitation(visit: Visit) -> Response:
 
 
 async def link(visit: Visit) -> Response:
-    """Begins to link an identity to the user; the page that follows has a link, for the same reason as above."""
+    """Begins to link an identity to the user; the page that follows has a link."""
     request = StartOidcLinkRequest(origin=visit.origin)
     started = await visit.auth.users.StartOidcLink(request)
     _remember(visit, started.browser_token, "/security")

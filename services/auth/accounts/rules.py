@@ -1,4 +1,4 @@
-"""Tells the audit log which settings of an account changed."""
+"""Records in the audit log which settings of an account changed."""
 
 from dataclasses import asdict
 

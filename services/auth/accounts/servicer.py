@@ -22,7 +22,7 @@ from services.auth.core.store import accounts as stored
 from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.rules.model_classes import DEFAULT_CLASS
 

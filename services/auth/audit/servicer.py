@@ -18,8 +18,8 @@ from services.auth.core.store.users import memberships_of
 from services.chassis.access_tokens import Access, AccountRole, current_access
 from services.chassis.changes import from_changes, to_changes
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 
 # Noted before they are done: a booking that fails was requested all the same.

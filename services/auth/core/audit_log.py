@@ -21,7 +21,7 @@ from services.chassis.access_tokens import Access
 from services.chassis.changes import Change
 from services.chassis.timing.deadlines import Clock
 
-BROKEN_TOLD_MOST: Final = 100
+BROKEN_LISTED_MOST: Final = 100
 
 
 class AuditLog:
@@ -86,7 +86,7 @@ class AuditLog:
         if head_no != last_no or (events and head_code != last_code):
             # The newest were removed.
             broken.append(last_no + 1)
-        return events, broken[:BROKEN_TOLD_MOST]
+        return events, broken[:BROKEN_LISTED_MOST]
 
     def is_genuine(self, chained: ChainedEvent) -> bool:
         """Returns whether an event was written with the pepper, after the one that it names by its code."""

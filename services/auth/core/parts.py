@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from services.auth.core.audit_log import AuditLog
 from services.auth.core.peppers import Peppers
@@ -67,7 +67,7 @@ def is_operator(by: Access | None) -> bool:
 
 
 Transaction = Callable[Concatenate[DomainT, Connection, P], ResultT]
-Call = Callable[Concatenate[DomainT, P], Coroutine[Any, Any, ResultT]]
+Call = Callable[Concatenate[DomainT, P], Coroutine[object, None, ResultT]]
 
 
 def writes(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT]:

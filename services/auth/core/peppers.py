@@ -26,23 +26,23 @@ class Peppers:
         # Used for unknown keys: it takes the same work, and no key has this digest.
         self._unknown_key = StoredDigest(bytes(32), self.newest)
         # For replicas to compare.
-        self.noted = fingerprints_of(self._by_version)
+        self.fingerprints = fingerprints_of(self._by_version)
 
     def has(self, version: int) -> bool:
         return version in self._by_version
 
-    def agree_with(self, noted: str, version: int) -> bool:
+    def agree_with(self, fingerprints: str, version: int) -> bool:
         """Returns whether a replica with the `noted` peppers verifies a key of this version as we do: it has the same
         pepper, and derives digest keys from the same one. 0: the key has no secret."""
-        if noted in (self.noted, ""):
+        if fingerprints in (self.fingerprints, ""):
             return True
-        entries = noted.split(",")
+        entries = fingerprints.split(",")
         has_pepper = version == 0 or self._entry(version) in entries
         return has_pepper and entries[0] == self._entry(self._oldest)
 
-    def contradicted_by(self, noted: str) -> list[int]:
+    def contradicted_by(self, fingerprints: str) -> list[int]:
         """Returns the versions that `noted` has with another secret: keys made with those would be refused."""
-        others = [entry for entry in noted.split(",") if entry and entry not in self.noted.split(",")]
+        others = [entry for entry in fingerprints.split(",") if entry and entry not in self.fingerprints.split(",")]
         return [version for entry in others if self.has(version := int(entry.partition(":")[0]))]
 
     def digest(self, key: ApiKey) -> StoredDigest:

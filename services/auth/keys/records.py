@@ -108,7 +108,7 @@ class Holder:
     is_suspended: bool
     grounding: GroundingPolicy
     # The peppers of the replica that started last.
-    noted_peppers: str
+    recorded_peppers: str
     # A playground token, which the digest and the expiry are of. Empty: the key itself.
     token_id: str = ""
     # The service's state, as of the epoch that was read with it.

@@ -1,8 +1,9 @@
 """Notices to the owners of an account, their deliveries, and the webhooks that they go to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -53,13 +54,17 @@ class OwnerNotice:
         return self.content.summary
 
 
+# What a notice says, by name: amounts in dollars and in nano-dollars, a period, a time, a network.
+NoticeData = Mapping[str, str | int]
+
+
 class NoticeContent(msgspec.Struct, frozen=True):
     """The body of a notice, as far as it is read again."""
 
     summary: str = ""
     key_id: str | None = None
     key_name: str | None = None
-    data: dict[str, Any] = {}
+    data: NoticeData = {}
 
 
 @dataclass(frozen=True, slots=True)

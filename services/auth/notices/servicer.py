@@ -23,8 +23,8 @@ from services.chassis.access_tokens import Access, current_access
 from services.chassis.changes import Settings, changes_between
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.chassis.sentence_messages import to_sentence_message
 
@@ -65,8 +65,8 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         before, after = stored.muted_kinds(connection, account_id), set(request.muted_kinds)
         stored.set_muted_kinds(connection, account_id, after)
         settings = self._settings(connection, by, account_id)
-        told = [{"muted_kinds": tuple(sorted(kinds))} for kinds in (before, after)]
-        self._append(connection, "notices.mail_changed", by, account_id, account_id, *told)
+        changes = [{"muted_kinds": tuple(sorted(kinds))} for kinds in (before, after)]
+        self._append(connection, "notices.mail_changed", by, account_id, account_id, *changes)
         return pb.SetMutedKindsResponse(settings=settings)
 
     @writes
@@ -80,8 +80,8 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
             raise LegatoError(Reason.REQUEST_INVALID, Sentence("own_mail_not_owner"))
         stored.set_mailed(connection, account_id, by.user_id, is_mailed=request.is_on)
         settings = self._settings(connection, by, account_id)
-        told = {"own_mail": before[by.user_id]}, {"own_mail": request.is_on}
-        self._append(connection, "notices.own_mail_changed", by, account_id, by.user_id, *told)
+        changes = {"own_mail": before[by.user_id]}, {"own_mail": request.is_on}
+        self._append(connection, "notices.own_mail_changed", by, account_id, by.user_id, *changes)
         return pb.SetOwnMailResponse(settings=settings)
 
     @writes

@@ -1,4 +1,4 @@
-"""Tells the audit log how the role of a member changed."""
+"""Records in the audit log how the role of a member changed."""
 
 from services.chassis.access_tokens import AccountRole
 from services.chassis.changes import Change, changes_between

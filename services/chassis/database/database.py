@@ -116,13 +116,13 @@ class Database:
         try:
             result = self._write_in_transaction(change, lock_timeout_s)
         except DatabaseFull:
-            self._note_full(is_full=True)
+            self._record_full(is_full=True)
             raise
         if self._is_full:
-            self._note_full(is_full=False)
+            self._record_full(is_full=False)
         return result
 
-    def _note_full(self, *, is_full: bool) -> None:
+    def _record_full(self, *, is_full: bool) -> None:
         self._is_full = is_full
         if self.on_full is not None:
             self.on_full(is_full)

@@ -91,8 +91,8 @@ class Migrations:
     def require(self, folder: Path) -> None:
         """Raises if the schema is behind the scripts in `folder`, where `legato migrate` runs them."""
         if self._is_behind(folder):
-            told = f"the schema {self._schema} is not up to date: run legato migrate"
-            raise DatabaseUnavailable(Sentence.verbatim(told))
+            problem = f"the schema {self._schema} is not up to date: run legato migrate"
+            raise DatabaseUnavailable(Sentence.verbatim(problem))
 
     def read_version(self) -> schema_version.SchemaVersion | None:
         with outage_reasons(self._schema), self._read_outages, self._engine.connect() as connection:

@@ -103,9 +103,9 @@ def outage_reasons(schema: str) -> Iterator[None]:
     except (DatabaseDamaged, SchemaTooNew, SchemaUnknown):
         raise
     except (DatabaseUnavailable, sa.exc.ProgrammingError) as error:
-        told = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
+        cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
         # The driver's message has no password in it; lines after the first are advice.
-        original = getattr(told, "orig", told)
+        original = getattr(cause, "orig", cause)
         reason = str(original).partition("\n")[0]
         is_outage = isinstance(error, DatabaseUnavailable) or getattr(original, "sqlstate", None) == NOT_PERMITTED
         what = (
@@ -136,22 +136,24 @@ class TranslatedOutages:
             raise outage from error
 
     def _outage_of(self, error: BaseException) -> DatabaseUnavailable | None:
-        driver, told = self._driver, getattr(error, "orig", error)
-        state = getattr(told, "sqlstate", None)
-        if isinstance(error, sa.exc.TimeoutError) or isinstance(told, (driver.OperationalError, driver.InterfaceError)):
-            if state == DISK_FULL or self._is_file_full(told):
+        driver, cause = self._driver, getattr(error, "orig", error)
+        state = getattr(cause, "sqlstate", None)
+        if isinstance(error, sa.exc.TimeoutError) or isinstance(
+            cause, (driver.OperationalError, driver.InterfaceError)
+        ):
+            if state == DISK_FULL or self._is_file_full(cause):
                 return DatabaseFull()
             return _LOCK_FAILURES.get(state, DatabaseUnavailable)()
-        if isinstance(told, driver.InternalError):
+        if isinstance(cause, driver.InternalError):
             # A read-only server is a standby that has not been promoted yet.
             is_outage = state in ENDED_BY_THE_SERVER or (self._writes and state == READ_ONLY)
             return DatabaseUnavailable() if is_outage else None
-        if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
-            return DatabaseDamaged(self._file, str(told))
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
+            return DatabaseDamaged(self._file, str(cause))
         return None
 
-    def _is_file_full(self, told: BaseException) -> bool:
-        code = getattr(told, "sqlite_errorcode", 0) & 0xFF
+    def _is_file_full(self, cause: BaseException) -> bool:
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if code != SQLITE_IO_ERROR or self._file is None:
             return code == SQLITE_FULL
         with contextlib.suppress(OSError):

@@ -12,10 +12,10 @@ PAUSE_S: Final = 0.02
 
 
 async def delete_in_portions(
-    database: Database, delete: Callable[[Any, int], int], note: Callable[[int], None], pause_s: float = PAUSE_S
+    database: Database, delete: Callable[[Any, int], int], record: Callable[[int], None], pause_s: float = PAUSE_S
 ) -> None:
     """Calls `delete` with a connection and the most rows to delete, each time in a transaction of its own, until it
-    returns 0; `note` gets the number of each portion."""
+    returns 0; `record` gets the number of each portion."""
     while deleted := await database.write(delete, PORTION_MOST):
-        note(deleted)
+        record(deleted)
         await asyncio.sleep(pause_s)

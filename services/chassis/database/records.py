@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_
 import sqlalchemy as sa
 
 RecordT = TypeVar("RecordT")
+ColumnType = sa.types.TypeEngine[Any] | type[sa.types.TypeEngine[Any]]
 
 _TYPES: Final[dict[Any, type[sa.types.TypeEngine[Any]]]] = {
     str: sa.Text,
@@ -34,10 +35,10 @@ class Enumerated(sa.TypeDecorator[Any]):
         super().__init__()
         self.kind = kind
 
-    def process_bind_param(self, value: object, dialect: sa.Dialect) -> Any | None:
+    def process_bind_param(self, value: object, dialect: sa.Dialect) -> object:
         return None if value is None else self.kind(value).value
 
-    def process_result_value(self, value: object, dialect: sa.Dialect) -> Any | None:
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> object:
         return None if value is None else self.kind(value)
 
 
@@ -60,7 +61,7 @@ class EnumeratedSet(Enumerated):
         return None if value is None else tuple(self.kind(name) for name in value.split(",") if name)
 
 
-def columns_of(record: type, *key: str, **others: Any) -> list[sa.Column[Any]]:
+def columns_of(record: type, *key: str, **others: ColumnType | sa.ForeignKey) -> list[sa.Column[Any]]:
     """Returns a column for each field, in their order; those of `key` are the primary key. `others` are foreign keys of
     columns, and types that differ from the field's. A record in a record has its own columns, or else a type."""
     columns: list[sa.Column[Any]] = []
@@ -69,8 +70,8 @@ def columns_of(record: type, *key: str, **others: Any) -> list[sa.Column[Any]]:
         if is_dataclass(annotation) and other is None:
             columns += columns_of(annotation)  # type: ignore[arg-type]
             continue
-        is_told = other is None or isinstance(other, sa.ForeignKey)
-        column = sa.Column(name, _type_of(annotation) if is_told else other, primary_key=name in key)
+        has_own_type = other is None or isinstance(other, sa.ForeignKey)
+        column = sa.Column(name, _type_of(annotation) if has_own_type else other, primary_key=name in key)
         if isinstance(other, sa.ForeignKey):
             column.append_foreign_key(other)
         # A type for a record says what NULL means.
@@ -81,7 +82,7 @@ def columns_of(record: type, *key: str, **others: Any) -> list[sa.Column[Any]]:
     return columns
 
 
-def _type_of(annotation: Any) -> Any:
+def _type_of(annotation: Any) -> ColumnType:
     if get_origin(annotation) is Literal:
         return sa.Text
     if get_origin(annotation) is tuple:

@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 # The work, its arguments, and who waits for it.
-_Job = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+_Job = tuple[Callable[..., object], tuple[object, ...], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
 class Worker:
@@ -25,7 +25,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def run(self, work: Callable[..., ResultT], *arguments: Any) -> "asyncio.Future[ResultT]":
+    def run(self, work: Callable[..., ResultT], *arguments: object) -> "asyncio.Future[ResultT]":
         """Queues `work`; the future has its result, or whatever fails. Cancelling the future cancels no work."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ResultT] = loop.create_future()
@@ -66,10 +66,10 @@ def _do(job: _Job) -> None:
     try:
         result = work(*arguments)
     except BaseException as raised:
-        # Told to the caller, who may be waiting for nothing else.
+        # For the caller, who may be waiting for nothing else.
         error = raised
     try:
-        loop.call_soon_threadsafe(_tell, future, result, error)
+        loop.call_soon_threadsafe(_resolve, future, result, error)
     except RuntimeError:
         # The loop is closed: no caller waits.
         pass
@@ -78,7 +78,7 @@ def _do(job: _Job) -> None:
         del job, future, error
 
 
-def _tell(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+def _resolve(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
     if future.done():
         return
     if error is None:

@@ -14,7 +14,14 @@ from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
 from services.chassis.exchange.calls import ClientCall, Consumer, UnaryCall, arrive
 from services.chassis.exchange.methods import ResponseT
-from services.chassis.exchange.outbox import Opening, Outbox, PartialPayloads, delay_send, read_packed
+from services.chassis.exchange.outbox import (
+    ExchangeMessage,
+    Opening,
+    Outbox,
+    PartialPayloads,
+    delay_send,
+    read_packed,
+)
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
@@ -53,7 +60,7 @@ class ExchangeClient:
         self,
         service: str,
         open_stream: Callable[[], "grpc.aio.StreamStreamCall[Any, Any]"],
-        request_type: type[Any],
+        request_type: Callable[..., ExchangeMessage],
         log: Log,
         message_items: Histogram | None = None,
         in_flight: CallsInFlight | None = None,
@@ -75,7 +82,7 @@ class ExchangeClient:
         self._calls: dict[int, UnaryCall[Any] | ClientCall[Any]] = {}
         self._parts = PartialPayloads()
         self._last_call_id = 0
-        self._outbox: Outbox | None = None
+        self._outbox: Outbox[ExchangeMessage] | None = None
         # Openings of calls that are not traced, by method.
         self._openings: dict[str, Opening] = {}
         # Tells whether new calls may be opened. A stalled process accepts connections, so it must have sent data.
@@ -191,10 +198,10 @@ class ExchangeClient:
                 outcomes = await asyncio.gather(reader, writer, watch, return_exceptions=True)
                 failures = 0 if self._outbox is outbox else failures + 1
                 self._break_off()
-            self._tell_faults(outcomes)
+            self._log_faults(outcomes)
             await asyncio.sleep(RECONNECT_AFTER_S[min(failures, len(RECONNECT_AFTER_S) - 1)])
 
-    async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
+    async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox[ExchangeMessage]) -> None:
         await stream.wait_for_connection()
         self._outbox = outbox
         self._going_away = self._is_dismissed = False
@@ -212,12 +219,12 @@ class ExchangeClient:
             if self._is_dismissed:
                 return
 
-    async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
+    async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox[ExchangeMessage]) -> None:
         while (message := await outbox.next_message()) is not None:
             await stream.write(message)
             await delay_send(self._in_flight.count)
 
-    async def _watch(self, outbox: Outbox) -> None:
+    async def _watch(self, outbox: Outbox[ExchangeMessage]) -> None:
         """Sends heartbeats; returns when the other side counts as lost."""
         await self._connected.wait()
         is_silent = False
@@ -244,7 +251,7 @@ class ExchangeClient:
                 self.forget(call_id)
                 call.fail(ExchangeBroken(self._service))
 
-    def _tell_faults(self, outcomes: Iterable[BaseException | None]) -> None:
+    def _log_faults(self, outcomes: Iterable[BaseException | None]) -> None:
         """Logs unexpected exceptions; broken connections are normal."""
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError | asyncio.InvalidStateError):

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.callers import Context
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -72,9 +73,10 @@ class CallSpans:
             span.attributes = {"rpc.system": "grpc", "rpc.service": self._service, "rpc.method": method}
         return span
 
-    def begin_rpc(self, method: str, context: Any) -> Span | None:
+    def begin_rpc(self, method: str, context: Context) -> Span | None:
         """Begins the span of an ordinary RPC; `context` is gRPC's."""
-        found = next((value for name, value in context.invocation_metadata() if name == "traceparent"), "")
+        metadata = context.invocation_metadata() or ()
+        found = next((value for name, value in metadata if name == "traceparent" and isinstance(value, str)), "")
         return self.begin(method, found) if found else None
 
 
@@ -89,7 +91,7 @@ async def traced(span: Span, serving: Awaitable[None]) -> None:
         span.end()
 
 
-def end_with(span: Span, answer: "asyncio.Future[Any]") -> None:
+def end_with(span: Span, answer: "asyncio.Future[object]") -> None:
     error = None if answer.cancelled() else answer.exception()
     if error is not None:
         span.attributes["error.type"] = _reason_of(error)

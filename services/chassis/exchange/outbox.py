@@ -5,7 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
 from legato_protos.type.v1 import exchange_pb2 as pb
 from legato_protos.type.v1.exchange_pb2 import Item
@@ -30,6 +32,16 @@ _read_packed_head = _PACKED_HEAD.unpack_from
 GATHER_S = 0.004
 
 
+class ExchangeMessage(Protocol):
+    """A message in either direction: each service has its own types of them. Those of a router also have `packed`."""
+
+    @property
+    def items(self) -> RepeatedCompositeFieldContainer[Item]: ...
+
+
+MessageT_co = TypeVar("MessageT_co", bound=ExchangeMessage, covariant=True)
+
+
 class Opening(NamedTuple):
     """The fields of an item that opens a call, beside its payload."""
 
@@ -41,14 +53,14 @@ class Opening(NamedTuple):
 _Waiting = tuple[int, "pb.ItemKind.ValueType", bytes, Opening | None]
 
 
-class Outbox:
+class Outbox(Generic[MessageT_co]):
     """A fair queue: calls take turns, one item each, so that a long answer does not delay short ones. Control items go
     first: they are small, and a cancellation should not wait.
 
     An item that may wait leaves some milliseconds after the previous message, together with what has come meanwhile;
     any other leaves at once, before those that wait, and takes them along."""
 
-    def __init__(self, message_type: Callable[[], Any], message_items: Histogram) -> None:
+    def __init__(self, message_type: Callable[..., MessageT_co], message_items: Histogram) -> None:
         """Creates an empty queue; `message_items` counts the items per message."""
         self._message_type = message_type
         self._message_items = message_items
@@ -144,7 +156,7 @@ class Outbox:
         self._closed = True
         self._send_now()
 
-    async def next_message(self) -> Any | None:
+    async def next_message(self) -> MessageT_co | None:
         """Waits until items are due and returns the next message of them; None once closed and empty."""
         while not (self._control or self._urgent or ((self._packed or self._turns) and self._is_time())):
             if self._closed:
@@ -159,15 +171,14 @@ class Outbox:
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
-        message = self._message_type()
+        packed, size_bytes = self._packed, self._packed_bytes
+        if packed:
+            self._packed, self._packed_bytes = [], 0
+        message = self._message_type(packed=b"".join(packed)) if packed else self._message_type()
         items = message.items
         if self._control:
             items.extend(self._control)
             self._control.clear()
-        packed, size_bytes = self._packed, self._packed_bytes
-        if packed:
-            message.packed = b"".join(packed)
-            self._packed, self._packed_bytes = [], 0
         if self._urgent or self._turns:
             for call_id, kind, payload, opening in self._take_turns(size_bytes, is_first=not (items or packed)):
                 item = items.add()

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from google.protobuf.message import DecodeError, Message
 
@@ -14,7 +14,15 @@ from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
 from services.chassis.exchange.client import ALIVE_EVERY_S, LOST_SIGNS
 from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, end_with, traced
-from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads, delay_send
+from services.chassis.exchange.outbox import (
+    MESSAGE_OVERHEAD_BYTES,
+    WINDOW_BYTES,
+    ExchangeMessage,
+    MessageT_co,
+    Outbox,
+    PartialPayloads,
+    delay_send,
+)
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -24,10 +32,12 @@ from services.chassis.telemetry.tracing import Span, Tracer
 class Session:
     """The state of one client's exchange."""
 
-    def __init__(self, methods: Methods, outbox: Outbox, log: Log, spans: CallSpans | None = None) -> None:
+    def __init__(
+        self, methods: Methods, outbox: Outbox[ExchangeMessage], log: Log, spans: CallSpans | None = None
+    ) -> None:
         self.outbox = outbox
         self._spans = spans
-        self.calls: dict[int, _ServerCall | asyncio.Future[Any]] = {}
+        self.calls: dict[int, _ServerCall | asyncio.Future[Message]] = {}
         # Whether the client has acknowledged the shutdown.
         self.has_heard = False
         self._methods = methods
@@ -36,7 +46,7 @@ class Session:
         # None until the first heartbeat: a client need not send any.
         self._unheard_signs: int | None = None
 
-    async def read(self, requests: AsyncIterator[Any]) -> None:
+    async def read(self, requests: AsyncIterator[ExchangeMessage]) -> None:
         """Receives items. It never waits on a call, so that control items get through."""
         try:
             async for request in requests:
@@ -114,7 +124,7 @@ class Session:
                 if not isinstance(answer, asyncio.Future):
                     answer = asyncio.ensure_future(answer)
             except Exception as error:
-                self._fail(call_id, self._tellable(error))
+                self._fail(call_id, self._as_refusal(error))
                 return
             self.calls[call_id] = answer
             if self._spans is not None and (span := self._span_of(item)) is not None:
@@ -127,7 +137,7 @@ class Session:
         if answer.cancelled():
             self._fail(call_id, internal_error())
         elif (error := answer.exception()) is not None:
-            self._fail(call_id, self._tellable(error))
+            self._fail(call_id, self._as_refusal(error))
             forget_origin(error)
         else:
             self.outbox.put(call_id, pb.ITEM_KIND_END, answer.result().SerializeToString())
@@ -140,7 +150,7 @@ class Session:
             return
         except Exception as error:
             if self.calls.pop(call.call_id, None) is call:
-                self._fail(call.call_id, self._tellable(error))
+                self._fail(call.call_id, self._as_refusal(error))
             forget_origin(error)
             return
         if self.calls.pop(call.call_id, None) is call:
@@ -149,7 +159,7 @@ class Session:
     def _span_of(self, item: Item) -> Span | None:
         return None if self._spans is None or not item.traceparent else self._spans.begin(item.method, item.traceparent)
 
-    def _tellable(self, error: BaseException) -> LegatoError:
+    def _as_refusal(self, error: BaseException) -> LegatoError:
         if isinstance(error, LegatoError):
             return error
         if isinstance(error, DecodeError):
@@ -162,7 +172,7 @@ class Session:
 
 
 class _ServerCall:
-    def __init__(self, call_id: int, request_type: type[Message], outbox: Outbox) -> None:
+    def __init__(self, call_id: int, request_type: type[Message], outbox: Outbox[ExchangeMessage]) -> None:
         self.call_id = call_id
         self.task: asyncio.Task[None] | None = None
         self._request_type = request_type
@@ -224,12 +234,12 @@ HEARD_WITHIN_S = 1.0
 POLL_S = 0.02
 
 
-class ExchangeServer:
+class ExchangeServer(Generic[MessageT_co]):
     def __init__(
         self,
         service: str,
         methods: Methods,
-        response_type: type[Any],
+        response_type: Callable[..., MessageT_co],
         log: Log,
         tracer: Tracer | None = None,
     ) -> None:
@@ -244,16 +254,17 @@ class ExchangeServer:
         self.message_items = Histogram(BATCH_BOUNDS)
         self._draining = False
 
-    async def serve(self, requests: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+    async def serve(self, requests: AsyncIterator[ExchangeMessage]) -> AsyncGenerator[MessageT_co, None]:
         spans = None if self._tracer is None else CallSpans(self._tracer, self._service)
-        session = Session(self._methods, Outbox(self._response_type, self.message_items), self._log, spans)
+        outbox = Outbox(self._response_type, self.message_items)
+        session = Session(self._methods, outbox, self._log, spans)
         self._sessions.add(session)
         if self._draining:
             session.go_away()
         reader = asyncio.create_task(session.read(requests))
         watch = asyncio.create_task(session.watch())
         try:
-            while (message := await session.outbox.next_message()) is not None:
+            while (message := await outbox.next_message()) is not None:
                 yield message
                 # With many calls in flight even what may not wait is worth gathering: first pieces and ends of others.
                 await delay_send(len(session.calls))

@@ -18,7 +18,7 @@ from services.chassis.timing.deadlines import Clock
 MOST_CONNECTIONS: Final = 10_000
 # The other descriptors are for services, databases and files.
 DESCRIPTORS_SHARE: Final = 0.75
-TOLD_EACH_S: Final = 60.0
+LOGGED_EACH_S: Final = 60.0
 
 
 def most_connections(asked: int) -> int:
@@ -73,7 +73,7 @@ class ConnectionLimit:
         self.refused = 0
         self._clock = clock
         self._log = log
-        self._told_at_s: float | None = None
+        self._logged_at_s: float | None = None
         # The connection that has been idle longest comes first.
         self._waiting: dict[asyncio.Transport, Callable[[], None]] = {}
 
@@ -85,7 +85,7 @@ class ConnectionLimit:
             return self._close_first(self._by_address.of_same_client(transport, self._waiting))
         if self.open <= self.most:
             return True
-        self.note_full()
+        self.record_full()
         return self._close_first(self._waiting)
 
     def _close_first(self, idle: Iterable[asyncio.Transport]) -> bool:
@@ -112,11 +112,11 @@ class ConnectionLimit:
         """Marks a connection as busy."""
         self._waiting.pop(transport, None)
 
-    def note_full(self) -> None:
+    def record_full(self) -> None:
         """Logs that the limit is reached, at most once a minute."""
         now_s = self._clock.elapsed_s()
-        if self._told_at_s is None or now_s - self._told_at_s >= TOLD_EACH_S:
-            self._told_at_s = now_s
+        if self._logged_at_s is None or now_s - self._logged_at_s >= LOGGED_EACH_S:
+            self._logged_at_s = now_s
             self._log.warning("connections.full", reason=f"{self.most} are open")
 
 

@@ -42,12 +42,12 @@ class ResponseWriter(RequestResponseCycle):
         self._ends_with_connection = False
         self._is_event_stream = False
         self._has_chunks = False
-        self._tell_gone: Callable[[], None] | None = None
+        self._on_gone: Callable[[], None] | None = None
 
-    def when_gone(self, tell: Callable[[], None]) -> None:
+    def when_gone(self, on_gone: Callable[[], None]) -> None:
         if self.disconnected:
-            tell()
-        self._tell_gone = tell
+            on_gone()
+        self._on_gone = on_gone
         # A disconnect is only noticed while reading, and a large body may have paused that.
         if self.flow.read_paused:
             self.flow.resume_reading()
@@ -57,8 +57,8 @@ class ResponseWriter(RequestResponseCycle):
         self.message_event.set()
         if not self.response_complete:
             self.disconnected = True
-            if self._tell_gone is not None:
-                self._tell_gone()
+            if self._on_gone is not None:
+                self._on_gone()
             self._drop_disconnect_callback()
 
     @property
@@ -155,7 +155,7 @@ class ResponseWriter(RequestResponseCycle):
 
     def _drop_disconnect_callback(self) -> None:
         """Drops the disconnect callback. A reference cycle would have to wait for the garbage collector."""
-        self._tell_gone = None
+        self._on_gone = None
         self.scope.pop(WHEN_GONE, None)
         self.scope.pop(BODY_WRITER, None)
 

@@ -68,7 +68,7 @@ class Gate:
         self._lifetime_s = lifetime_s
         self._dice = dice
         # The limit that the backend itself announces.
-        self.told_limit = math.inf
+        self.announced_limit = math.inf
         self._measured = float(most)
         self._expires_at_s = math.inf
         self._calm_rounds = 0
@@ -90,7 +90,7 @@ class Gate:
     def limit(self) -> float:
         if self._measured < self.most:
             self._lift_if_expired()
-        return max(1.0, min(self._measured, self.told_limit))
+        return max(1.0, min(self._measured, self.announced_limit))
 
     def acquire(self, key_id: str) -> "Permit":
         """Admits a request, or raises SATURATED."""
@@ -156,7 +156,7 @@ class Gate:
 
     def announce(self, limit: float) -> None:
         """Takes over the limit that the backend announces; infinite: it announces none."""
-        self.told_limit = limit
+        self.announced_limit = limit
 
     def add(self, signal: "QueueingSignal") -> None:
         self._signals.append(signal)
@@ -283,7 +283,7 @@ class QueueingSignal:
         self._objected_at_s = -math.inf
         gate.add(self)
 
-    def note(self, pressure: float) -> None:
+    def record(self, pressure: float) -> None:
         """Adds a sample: a queueing time as a multiple of the tolerated one."""
         now_s = self._clock.elapsed_s()
         if not self._samples or now_s - self._round_began_at_s > STALE_S:

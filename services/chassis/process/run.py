@@ -4,7 +4,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Final
 
 import uvloop
 
@@ -16,7 +16,7 @@ from services.chassis.settings import SettingsError
 MOST_DESCRIPTORS: Final = 65536
 
 
-def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run(name: str, main: Callable[[], Coroutine[object, None, None]]) -> None:
     """Runs `main`; exits with 2 if the settings are wrong, one mistake per line, and with 1 if it cannot start."""
     memory.keep_from_disk()
     lifeline.hold()

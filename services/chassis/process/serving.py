@@ -67,7 +67,7 @@ class Process:
         self.registry = new_registry()
         self.certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, self.log)
         show_certificate(self.registry, self.certificates)
-        self._background: list[Callable[[], Coroutine[Any, Any, object]]] = []
+        self._background: list[Callable[[], Coroutine[object, None, object]]] = []
         self._stop: asyncio.Event | None = None
 
     @property
@@ -107,7 +107,7 @@ class Process:
 
         return self.opened.enter_context(exporting(endpoint, self._name, self.clock, self.log, self.registry, ratio))
 
-    def in_background(self, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def in_background(self, run: Callable[[], Coroutine[object, None, object]]) -> None:
         """Runs it while the process serves."""
         self._background.append(run)
 
@@ -155,7 +155,7 @@ class Process:
         server: "HttpServer",
         listeners: list[socket.socket],
         event: str,
-        complete: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        complete: Callable[[], Coroutine[object, None, None]] | None = None,
         beside: "RpcBeside | None" = None,
     ) -> None:
         """Serves until the process is asked to stop; health checks begin once `complete` is done. RPCs `beside` HTTP
@@ -205,7 +205,7 @@ class Process:
         """Calls it on SIGHUP, by which operators have files read again."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)
 
-    async def done_before_stop(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def done_before_stop(self, work: Coroutine[object, None, None]) -> bool:
         """Returns whether the work was done before shutdown was requested; else cancels it."""
         task, stopping = asyncio.create_task(work), asyncio.create_task(self.listen_for_stop().wait())
         await asyncio.wait({stopping, task}, return_when=asyncio.FIRST_COMPLETED)

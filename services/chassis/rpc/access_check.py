@@ -12,7 +12,7 @@ from typing import Any, Final
 from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, current_access
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.callers import Role, access_of, current_role
+from services.chassis.rpc.callers import Context, Role, access_of, current_role
 from services.chassis.sentence import Sentence
 
 # How long after a passkey or a code no other is asked for.
@@ -32,12 +32,13 @@ class AccessCheck:
         self._now_us = now_us
         self._confirm = confirm
 
-    async def check(self, context: Any, method: str) -> Access | None:
+    async def check(self, context: Context, method: str) -> Access | None:
         """Returns the access that a call has; None where the method needs none. `context` is gRPC's."""
         rule = rule_of(method)
         if rule is None:
             return None
-        token = next((value for key, value in context.invocation_metadata() or () if key == METADATA_KEY), b"")
+        metadata = context.invocation_metadata() or ()
+        token = next((value for key, value in metadata if key == METADATA_KEY and isinstance(value, bytes)), b"")
         access = self._verifier.verify(token, self._now_us())
         if current_role.get() is Role.CONSOLE:
             # No user is an operator there, even with a token that was made for the operators' console.

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final
 
+import grpc.aio
 from google.protobuf import descriptor_pool
 
 from legato_protos.type.v1 import method_access_pb2 as pb
@@ -21,6 +22,8 @@ from services.chassis.sentence import Sentence
 
 TRUST_DOMAIN: Final = "spiffe://legato/"
 CALLER_PREFIX: Final = "caller/"
+# What grpcio gives each method of a servicer.
+Context = grpc.aio.ServicerContext[Any, Any]
 # What the edge serves to programs.
 PUBLIC_SERVICE: Final = "legato.chat.v1.ChatService"
 
@@ -100,12 +103,12 @@ def role_of(names: Iterable[str]) -> Role | None:
     return next((role for role in Role if role is not Role.CALLER and role.value == ours[0]), None)
 
 
-def is_secured(context: Any) -> bool:
+def is_secured(context: Context) -> bool:
     """Returns whether the caller has a certificate."""
     return bool(context.auth_context().get("transport_security_type") == [b"ssl"])
 
 
-def names_of(context: Any) -> list[str]:
+def names_of(context: Context) -> list[str]:
     """Returns the alternative names of the caller's certificate."""
     names = context.auth_context().get("x509_subject_alternative_name", ())
     return [name.decode("utf-8", "replace") for name in names]

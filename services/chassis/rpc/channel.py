@@ -1,8 +1,8 @@
 """Opens gRPC channels to services, and translates their failures to `LegatoError`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -17,7 +17,11 @@ STATUS_DETAILS_KEY = "grpc-status-details-bin"
 LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 
-def channel_options() -> list[tuple[str, Any]]:
+# Of gRPC, by name.
+Options = Sequence[tuple[str, int | str]]
+
+
+def channel_options() -> Options:
     return [
         ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
         ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
@@ -38,20 +42,24 @@ def channel_options() -> list[tuple[str, Any]]:
 
 def open_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.aio.Channel:
     """Opens a channel; with `tls`, a TCP server must prove that it is `server_name`."""
-    return cast(grpc.aio.Channel, _open_channel(grpc.aio, address, tls, server_name))
+    if tls is None or address.startswith("unix:"):
+        return grpc.aio.insecure_channel(address, options=channel_options())
+    return grpc.aio.secure_channel(address, _credentials(tls), options=_options_of(server_name))
 
 
 def open_sync_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.Channel:
-    return cast(grpc.Channel, _open_channel(grpc, address, tls, server_name))
-
-
-def _open_channel(kind: Any, address: str, tls: Pem | None, server_name: str) -> Any:
     if tls is None or address.startswith("unix:"):
-        return kind.insecure_channel(address, options=channel_options())
-    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+        return grpc.insecure_channel(address, options=channel_options())
+    return grpc.secure_channel(address, _credentials(tls), options=_options_of(server_name))
+
+
+def _credentials(tls: Pem) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+
+
+def _options_of(server_name: str) -> Options:
     # Replicas have many addresses; the certificate is verified against the service's name.
-    options = [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
-    return kind.secure_channel(address, credentials, options=options)
+    return [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
 
 
 @contextmanager
@@ -70,17 +78,22 @@ def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
     return internal_error() if details is None else from_status(Status.FromString(details))
 
 
+class _EndedCall(Protocol):
+    """What both synchronous and aio errors have of a call; grpc.RpcError declares nothing."""
+
+    def code(self) -> grpc.StatusCode: ...
+    def trailing_metadata(self) -> Iterable[tuple[str, bytes]] | None: ...
+
+
 def was_lost(error: grpc.RpcError) -> bool:
     """Returns whether a call got no answer, not even a refusal."""
-    call: Any = error
     lost_codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
-    return _status_details(error) is None and call.code() in lost_codes
+    return _status_details(error) is None and cast(_EndedCall, error).code() in lost_codes
 
 
 def _status_details(error: grpc.RpcError) -> bytes | None:
-    # grpc.RpcError declares nothing; both synchronous and aio errors have the methods of calls.
-    call: Any = error
-    return next((value for key, value in call.trailing_metadata() or () if key == STATUS_DETAILS_KEY), None)
+    metadata = cast(_EndedCall, error).trailing_metadata() or ()
+    return next((value for key, value in metadata if key == STATUS_DETAILS_KEY), None)
 
 
 StubT = TypeVar("StubT")

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Never
 
 import grpc
 import grpc.aio
@@ -15,6 +15,7 @@ from services.chassis.errors import LegatoError, forget_origin, internal_error, 
 from services.chassis.rpc.access_check import AccessCheck, check_account
 from services.chassis.rpc.callers import (
     CONSOLES,
+    Context,
     Role,
     current_role,
     is_secured,
@@ -28,6 +29,10 @@ from services.chassis.telemetry.log import Log
 _KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 # Clients wait for so long before they repeat a call by themselves. What takes longer, a program is told at once.
 _LONGEST_PUSHBACK_S: Final = 5.0
+# Handlers as grpcio calls them.
+_Answer = Callable[[object, Context], Awaitable[object]]
+_Stream = Callable[[AsyncIterator[Any], Context], AsyncGenerator[object, None]]
+_Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
@@ -55,22 +60,22 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         guard = self._guard_stream if is_stream else self._guard_call
         return handler._replace(**{kind: guard(behaviour, method)})
 
-    def _guard_call(self, behaviour: Any, method: str) -> Any:
-        async def guarded(request: Any, context: Any) -> Any:
+    def _guard_call(self, behaviour: _Answer, method: str) -> _Answer:
+        async def guarded(request: object, context: Context) -> object:
             try:
                 access = await self._check(context, method)
                 if access is not None:
                     check_account(access, method, request)
                 return await behaviour(request, context)
             except (Exception, asyncio.CancelledError) as error:
-                told = self._status_of(error)
+                status = self._status_of(error)
             del request
-            return await _abort(context, *told)
+            return await _abort(context, *status)
 
         return guarded
 
-    def _guard_stream(self, behaviour: Any, method: str) -> Any:
-        async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
+    def _guard_stream(self, behaviour: _Stream, method: str) -> _Stream:
+        async def guarded(requests: AsyncIterator[Any], context: Context) -> AsyncGenerator[object, None]:
             response = None
             try:
                 access = await self._check(context, method)
@@ -81,13 +86,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                         yield response
                 return
             except (Exception, asyncio.CancelledError) as error:
-                told = self._status_of(error)
+                status = self._status_of(error)
             del response
-            await _abort(context, *told)
+            await _abort(context, *status)
 
         return guarded
 
-    async def _check(self, context: Any, method: str) -> Access | None:
+    async def _check(self, context: Context, method: str) -> Access | None:
         """Returns the access of a console's call, which becomes the current one; others need none."""
         # Asked once, since it costs more than the rest of this.
         is_secure = is_secured(context)
@@ -103,7 +108,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         current_access.set(access)
         return access
 
-    def _status_of(self, error: BaseException) -> tuple[grpc.StatusCode, str, Any]:
+    def _status_of(self, error: BaseException) -> tuple[grpc.StatusCode, str, _Metadata]:
         """Returns what to abort a call with. The abort must follow outside of the handler and without references to the
         call: gRPC keeps the exception in a reference cycle with the call, which would wait for the garbage
         collector."""
@@ -115,9 +120,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, asyncio.CancelledError):
             # Re-raised, it would leave the client waiting forever.
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
-        told = error if isinstance(error, LegatoError) else internal_error()
-        status = rpc_status.to_status(to_status(told))
-        return status.code, status.details, (*status.trailing_metadata, *_pushback(told))
+        refusal = error if isinstance(error, LegatoError) else internal_error()
+        status = rpc_status.to_status(to_status(refusal))
+        return status.code, status.details, (*status.trailing_metadata, *_pushback(refusal))
 
 
 def _pushback(error: LegatoError) -> tuple[tuple[str, str], ...]:
@@ -128,9 +133,9 @@ def _pushback(error: LegatoError) -> tuple[tuple[str, str], ...]:
     return (("grpc-retry-pushback-ms", str(round(error.retry_after_s * 1000)) if is_soon else "-1"),)
 
 
-async def _abort(context: Any, code: grpc.StatusCode, message: str, details: tuple[Any, ...]) -> Any:
+async def _abort(context: Context, code: grpc.StatusCode, message: str, details: _Metadata) -> Never:
     """Ends a call with a status, and with the metadata that was set for it."""
-    return await context.abort(code, message, (*context.trailing_metadata(), *details))
+    await context.abort(code, message, (*context.trailing_metadata(), *details))
 
 
 async def _of_account(requests: AsyncIterator[Any], access: Access, method: str) -> AsyncIterator[Any]:

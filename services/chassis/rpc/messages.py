@@ -1,6 +1,6 @@
 """Converts records to messages: fields of equal meaning have equal names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -30,9 +30,11 @@ _TIMES: Final = {
 }
 
 MessageT = TypeVar("MessageT", bound=Message)
+# Of a value of a record, which is of the type that its field has.
+Conversion = Callable[[Any], object]
 
 
-def to_message(kind: type[MessageT], /, *records: Any, **given: Any) -> MessageT:
+def to_message(kind: type[MessageT], /, *records: object, **given: object) -> MessageT:
     """Builds a message of the fields of records, of which the first that has a field counts, and of what is `given`.
     None leaves a field unset. A field that nothing has is an error."""
     for name, source, convert in _fields_of(kind):  # type: ignore[arg-type]
@@ -43,7 +45,7 @@ def to_message(kind: type[MessageT], /, *records: Any, **given: Any) -> MessageT
 
 
 @cache
-def _fields_of(kind: Any) -> list[tuple[str, str, Callable[[Any], Any]]]:
+def _fields_of(kind: type[Message]) -> list[tuple[str, str, Conversion]]:
     """Lists the fields of a message, with their names in records and how to convert them."""
     return [
         (
@@ -55,11 +57,11 @@ def _fields_of(kind: Any) -> list[tuple[str, str, Callable[[Any], Any]]]:
     ]
 
 
-def _each(convert: Callable[[Any], Any], values: Any) -> list[Any]:
+def _each(convert: Conversion, values: Iterable[object]) -> list[object]:
     return [*map(convert, values)]
 
 
-def _conversion(field: Any) -> Callable[[Any], Any]:
+def _conversion(field: Any) -> Conversion:
     if field.message_type is Timestamp.DESCRIPTOR:
         return to_timestamp
     if field.message_type is not None:

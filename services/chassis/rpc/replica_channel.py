@@ -1,7 +1,8 @@
 """Calls a service with several replicas by ordinary RPCs: the stubs of its gRPC services take it for their channel."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -12,6 +13,11 @@ from services.chassis.rpc.channel import ChannelHolder, from_rpc_error, was_lost
 from services.chassis.rpc.former_names import former_path
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+# What a console sends beside a request: the access token of its visitor.
+TokenMetadata = tuple[tuple[str, bytes]]
 
 # How many replicas are asked where none answers.
 ASKED_MOST: Final = 2
@@ -41,6 +47,15 @@ class ChannelReplica:
         await self._connection.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Method(Generic[RequestT, ResponseT]):
+    """A method of a service, as generated code describes it to a channel."""
+
+    path: str
+    serialize: Callable[[RequestT], bytes]
+    deserialize: Callable[[bytes], ResponseT]
+
+
 class ReplicaChannel:
     def __init__(
         self, title: str, server_name: str, addresses: str, certificates: Certificates | None, log: Log
@@ -62,38 +77,43 @@ class ReplicaChannel:
     async def close(self) -> None:
         await self.replicas.close()
 
-    def unary_unary(self, path: str, *codec: Any, **options: Any) -> Callable[..., Awaitable[Any]]:
+    def unary_unary(
+        self,
+        path: str,
+        request_serializer: Callable[[RequestT], bytes],
+        response_deserializer: Callable[[bytes], ResponseT],
+        _registered_method: bool = False,
+    ) -> Callable[..., Awaitable[ResponseT]]:
         """Returns a call for which another replica is asked where one gives no answer: it must be one that may be
         repeated."""
+        method = Method(path, request_serializer, response_deserializer)
 
-        def call(request: Any, *, timeout: float) -> Awaitable[Any]:
+        def call(request: RequestT, *, timeout: float) -> Awaitable[ResponseT]:
             replicas = self.replicas.in_order()[:ASKED_MOST]
-            return self.ask(replicas, path, codec, options, request, timeout_s=timeout)
+            return self.ask(replicas, method, request, timeout_s=timeout)
 
         return call
 
     async def ask(
         self,
         replicas: Iterable[ChannelReplica],
-        path: str,
-        codec: Any,
-        options: Any,
-        request: Any,
+        method: Method[RequestT, ResponseT],
+        request: RequestT,
         *,
         timeout_s: float,
-        metadata: Any = None,
-    ) -> Any:
+        metadata: TokenMetadata | None = None,
+    ) -> ResponseT:
         """Asks the replicas one after the other until one answers or refuses."""
         for replica in replicas:
             replica.load += 1
 
-            def call(path: str, replica: ChannelReplica = replica) -> Awaitable[Any]:
-                method = replica.channel.unary_unary(path, *codec, **options)
+            def call(path: str, replica: ChannelReplica = replica) -> Awaitable[ResponseT]:
+                begin = replica.channel.unary_unary(path, method.serialize, method.deserialize)
                 # While a service restarts, a call waits for it rather than fail at once.
-                return method(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
+                return begin(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
 
             try:
-                return await _by_either_name(call, path)
+                return await _by_either_name(call, method.path)
             except grpc.RpcError as error:
                 if not was_lost(error):
                     raise from_rpc_error(error, self.title) from None
@@ -102,7 +122,7 @@ class ReplicaChannel:
         raise unavailable(self.title)
 
 
-async def _by_either_name(call: Callable[[str], Awaitable[Any]], path: str) -> Any:
+async def _by_either_name(call: Callable[[str], Awaitable[ResponseT]], path: str) -> ResponseT:
     """Calls a method, under the former name of its service where a server of an older release knows only that."""
     try:
         return await call(path)

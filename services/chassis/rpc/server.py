@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,22 +15,21 @@ from grpc_health.v1._async import HealthServicer
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.callers import Role
 from services.chassis.rpc.certificates import Certificates, Pem
-from services.chassis.rpc.channel import channel_options
+from services.chassis.rpc.channel import Options, channel_options
 from services.chassis.rpc.former_names import former_name
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.reflection import serve_reflection
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
-# What grpcio gives each method of a servicer.
-Context = grpc.aio.ServicerContext[Any, Any]
+Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 
 
 @runtime_checkable
 class OwnHandlers(Protocol):
     """A servicer that has handlers of its own for some methods, which replace the generated ones."""
 
-    def own_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]: ...
+    def own_handlers(self) -> Handlers: ...
 
 
 class RpcServer:
@@ -46,7 +45,7 @@ class RpcServer:
         access: AccessCheck | None = None,
         console_listen: str = "",
         console_role: str = Role.CONSOLE.value,
-        options: Sequence[tuple[str, Any]] = (),
+        options: Options = (),
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         served_at: str = "",
     ) -> None:
@@ -111,10 +110,10 @@ class _UnderFormerName:
         self._server = server
         self._former = former
 
-    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+    def add_registered_method_handlers(self, service: str, handlers: Handlers) -> None:
         self._server.add_registered_method_handlers(self._former, handlers)
 
-    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
         """Does nothing: these are the same methods once more."""
 
 
@@ -153,7 +152,7 @@ class HealthServer:
         await self._server.stop(None)
 
 
-def _options() -> list[tuple[str, Any]]:
+def _options() -> Options:
     # If enabled, two processes with the same port would each get some of its calls.
     return [*channel_options(), ("grpc.so_reuseport", 0)]
 

@@ -22,13 +22,13 @@ class FullDisks:
     def noting(self, name: str) -> Callable[[bool], None]:
         """Returns what is told, from any thread, after each attempt to write `name`, or when its outcome changes:
         whether the disk is full."""
-        return lambda is_full: self._note_soon(name, is_full=is_full)
+        return lambda is_full: self._record_soon(name, is_full=is_full)
 
-    def _note_soon(self, name: str, *, is_full: bool) -> None:
+    def _record_soon(self, name: str, *, is_full: bool) -> None:
         if is_full is not (name in self._full):
-            self._loop.call_soon_threadsafe(partial(self._note, name, is_full=is_full))
+            self._loop.call_soon_threadsafe(partial(self._record, name, is_full=is_full))
 
-    def _note(self, name: str, *, is_full: bool) -> None:
+    def _record(self, name: str, *, is_full: bool) -> None:
         if is_full is (name in self._full):
             return
         if is_full:

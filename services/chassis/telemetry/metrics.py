@@ -59,7 +59,7 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def note_trace(self, value: float, trace_id: str) -> None:
+    def record_trace(self, value: float, trace_id: str) -> None:
         """Records the trace in which this value was observed."""
         self.exemplars[bisect_left(self.bounds, value)] = Exemplar({"trace_id": trace_id}, value, time.time())
 

@@ -12,7 +12,7 @@ from services.metering.audit.store.account_totals import find_last_entry, read_t
 from services.metering.store import Connection
 
 # While nothing is booked, what was found is told again for so long.
-TOLD_FOR_S: Final = 600.0
+VALID_FOR_S: Final = 600.0
 # What was found is told again for so many times as long as it took: audits take a tenth of a processor at most.
 REST_FACTOR: Final = 10.0
 KEPT_MOST: Final = 1_000
@@ -51,7 +51,7 @@ class AccountAudits:
         ask for the same account get the same audit. A caller that waits however long it takes gets a new one."""
         if account_id not in self._running:
             known = self._found.get(account_id)
-            if wait_s is not None and known is not None and await self._is_told_again(account_id, known):
+            if wait_s is not None and known is not None and await self._is_still_valid(account_id, known):
                 return AuditProgress(known)
         # Others may have asked meanwhile.
         if account_id not in self._running:
@@ -63,10 +63,10 @@ class AccountAudits:
         done, _ = await asyncio.wait([running], timeout=wait_s)
         return AuditProgress(running.result() if done else None, self._clock.elapsed_s() - began_s)
 
-    async def _is_told_again(self, account_id: str, known: FoundAudit) -> bool:
+    async def _is_still_valid(self, account_id: str, known: FoundAudit) -> bool:
         """Returns whether nothing was booked since, or it is too early to look again."""
         age_s = self._clock.elapsed_s() - known.ended_s
-        if age_s < REST_FACTOR * known.took_s or age_s >= TOLD_FOR_S:
+        if age_s < REST_FACTOR * known.took_s or age_s >= VALID_FOR_S:
             return age_s < REST_FACTOR * known.took_s
         last_id = await self._database.read(find_last_entry, account_id)
         return last_id == known.entry_id

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from services.chassis.database.database import Database
 from services.chassis.database.held_lock import HeldLock
@@ -17,7 +17,7 @@ from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 from services.metering.audit.closed_months import find_chain_violations
 from services.metering.audit.store import checks, owed_checks
-from services.metering.audit.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
+from services.metering.audit.store.checks import ALL_ROWS, Check, CheckParameters, few_pages, rows_of_account
 from services.metering.audit.store.entry_sums import screen_entries
 from services.metering.audit.store.screening import (
     CREDIT_ROWS,
@@ -29,6 +29,7 @@ from services.metering.audit.store.screening import (
 from services.metering.audit.store.statistics_check import recent_scope, wrong_days
 from services.metering.credit.store.balances import HoldCounts, count_holds
 from services.metering.store import Connection
+from services.metering.store.schema import AnyQuery
 
 FoundT = TypeVar("FoundT")
 
@@ -36,7 +37,7 @@ FoundT = TypeVar("FoundT")
 LINES_MOST: Final = 1000
 
 # Each check, and the message for a row that it returns.
-CHECKS: Final[tuple[tuple[Callable[[BookRows], Any], str], ...]] = (
+CHECKS: Final[tuple[tuple[Check, str], ...]] = (
     (checks.uncovered_accounts, "account {0}: holds {2} nanos of a balance of {1}"),
     (checks.balances_against_ledger, "account {0}: balance is {1:+} nanos off the sum of its ledger"),
     (checks.held_against_holds, "account {0}: held credit is {1:+} nanos off the sum of its live holds"),
@@ -78,12 +79,12 @@ _OF_REQUESTS: Final = frozenset(
 
 
 class _Check(NamedTuple):
-    check: Callable[[BookRows], Any]
+    check: Check
     line: str
-    whole: Any
+    whole: AnyQuery
     # If each request is decided on by itself: the check of suspects, and that of entries without a request.
-    of_suspects: Any = None
-    of_credits: Any = None
+    of_suspects: AnyQuery | None = None
+    of_credits: AnyQuery | None = None
 
 
 # Built once: that takes longer than to run them on a small ledger.
@@ -143,7 +144,7 @@ def find_violations_of(connection: Connection, account_id: str) -> list[str]:
 
 
 def _violations(
-    connection: Connection, selected: Iterable[tuple[Any, str]], parameters: dict[str, Any]
+    connection: Connection, selected: Iterable[tuple[AnyQuery, str]], parameters: CheckParameters
 ) -> Iterator[str]:
     for check, line in selected:
         for row in checks.stream(connection, check, parameters):

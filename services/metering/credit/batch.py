@@ -42,9 +42,9 @@ BATCH_MOST: Final = 256
 # Beyond this the database is too far behind for an answer to be useful.
 WAITING_MOST: Final = 10_000
 # No client waits for these. The edge retries them until they are acknowledged.
-DELAYED: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
+DELAYED: Final[frozenset[type[Operation[object]]]] = frozenset({Settle, Void, Checkpoint})
 # Voids are not among these: the client of a failed chat with an idempotency key waits for its key to be free.
-DELAYED_LONGER: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Checkpoint})
+DELAYED_LONGER: Final[frozenset[type[Operation[object]]]] = frozenset({Settle, Checkpoint})
 # The usual pause between operations that clients wait for is an average in which the last one has this weight; longer
 # pauses count as this long.
 PAUSE_WEIGHT: Final = 0.25
@@ -60,12 +60,12 @@ LOCK_WAIT_S: Final = 5.0
 RETRY_LOCKED_EVERY_S: Final = 0.02
 RETRIED_AT_ONCE: Final = 64
 # These are repeated anyway.
-NEVER_WAIT_FOR_LOCKS: Final[frozenset[type[Operation[Any]]]] = frozenset({Checkpoint, Sweep})
+NEVER_WAIT_FOR_LOCKS: Final[frozenset[type[Operation[object]]]] = frozenset({Checkpoint, Sweep})
 
 
 class _Waiting(msgspec.Struct, frozen=True):
-    operation: Operation[Any]
-    reply: Callable[[Any], Any]
+    operation: Operation[object]
+    reply: Callable[[Any], object]
     future: "asyncio.Future[Any]"
     # What the caller is told in place of a refusal.
     refuse: Callable[[LegatoError], LegatoError] | None
@@ -116,7 +116,7 @@ class Writer:
         self._is_closing = False
         # For metrics: outcomes by kind of operation and reason of refusal, if any; operations per batch, and how long
         # writing it took.
-        self.outcomes: defaultdict[tuple[type[Operation[Any]], Reason | None], int] = defaultdict(int)
+        self.outcomes: defaultdict[tuple[type[Operation[object]], Reason | None], int] = defaultdict(int)
         self.unmatched = 0
         self.unmatched_settlements = UnmatchedSettlements(self._clock)
         self.batch_sizes = Histogram(BATCH_BOUNDS)
@@ -181,7 +181,7 @@ class Writer:
             # Not now: the operations of one message share a batch.
             asyncio.get_running_loop().call_soon(self._begin_batch)
 
-    def _delay_of(self, operation: Operation[Any]) -> float:
+    def _delay_of(self, operation: Operation[object]) -> float:
         is_company_likely = self._usual_pause_s <= self._shared_delay_s
         return (
             self._shared_delay_s
@@ -239,7 +239,7 @@ class Writer:
     def _on_written(
         self,
         batch: list[_Waiting],
-        operations: list[Operation[Any]],
+        operations: list[Operation[object]],
         began_s: float,
         writing: "asyncio.Future[list[Outcome]]",
     ) -> None:
@@ -251,7 +251,7 @@ class Writer:
             self._rewriting = asyncio.create_task(self._write_again(batch, operations, began_s, error))
 
     async def _write_again(
-        self, batch: list[_Waiting], operations: list[Operation[Any]], began_s: float, error: BaseException
+        self, batch: list[_Waiting], operations: list[Operation[object]], began_s: float, error: BaseException
     ) -> None:
         """Writes a batch that failed, as far as it can be written."""
         if isinstance(error, LockTimeout):
@@ -318,7 +318,7 @@ class Writer:
         if self._waiting:
             self._end_delay()
 
-    async def _write_what_is_free(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+    async def _write_what_is_free(self, operations: Sequence[Operation[object]]) -> list[Outcome]:
         """Writes the operations of unlocked accounts; the others are refused with AccountLocked."""
         try:
             outcomes = await self._commit(operations, skips_locked=True)
@@ -331,7 +331,7 @@ class Writer:
             self._log.failure("batch.failed", error, batch_size=len(operations))
             return await self._write_one_by_one(operations)
 
-    async def _write_one_by_one(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+    async def _write_one_by_one(self, operations: Sequence[Operation[object]]) -> list[Outcome]:
         """Writes operations one by one, so that one which cannot be written does not fail the others."""
         outcomes: list[Outcome] = []
         locked_ids: set[str] = set()
@@ -356,7 +356,7 @@ class Writer:
         return outcomes
 
     def _commit(
-        self, operations: Sequence[Operation[Any]], *, skips_locked: bool = False
+        self, operations: Sequence[Operation[object]], *, skips_locked: bool = False
     ) -> "asyncio.Future[list[Outcome]]":
         return self._database.write_unless_locked(
             partial(
@@ -385,7 +385,7 @@ class Writer:
         if isinstance(outcome, UnmatchedSettlement):
             self.unmatched += 1
             if isinstance(operation, Settle):
-                self.unmatched_settlements.note(operation)
+                self.unmatched_settlements.record(operation)
             self._log.failure("settlement.unmatched", outcome, **_id_of(operation), account_id=operation.account_id)
         if waiting.future.done():
             # The caller left; its operation is written all the same.
@@ -396,7 +396,7 @@ class Writer:
             waiting.future.set_result(waiting.reply(outcome))
 
 
-def _id_of(operation: Operation[Any]) -> dict[str, str]:
+def _id_of(operation: Operation[object]) -> dict[str, str]:
     """The log field that names the operation."""
     if isinstance(operation, CreditOperation):
         return {"operation_id": operation.operation_id}

@@ -1,6 +1,6 @@
 """Converts and validates operations between the .proto's messages and the domain."""
 
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from msgspec.structs import asdict, replace
 
@@ -263,12 +263,12 @@ def _end(given: "pb.End.ValueType") -> End:
 
 
 def from_hold(hold: Hold) -> pb.GetRequestResponse:
-    return to_message(pb.GetRequestResponse, hold, **told_of(hold))
+    return to_message(pb.GetRequestResponse, hold, **reported_fields(hold))
 
 
-def told_of(hold: Hold) -> dict[str, Any]:
-    """Returns what messages about a request tell in other words than its hold."""
-    told: dict[str, Any] = {"end_time": to_timestamp(hold.resolved_at_us)}
+def reported_fields(hold: Hold) -> dict[str, object]:
+    """Returns the fields of messages about a request that are not those of its hold."""
+    fields: dict[str, object] = {"end_time": to_timestamp(hold.resolved_at_us)}
     if hold.state == "held":
-        return told | {"state": pb.REQUEST_STATE_RUNNING, "held_nanos": hold.amount_nanos, "basis": None}
-    return told | {"held_nanos": 0}
+        return fields | {"state": pb.REQUEST_STATE_RUNNING, "held_nanos": hold.amount_nanos, "basis": None}
+    return fields | {"held_nanos": 0}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -158,7 +158,7 @@ def parse_prices(text: str) -> PriceFile:
     return PriceFile(current, tuple(sorted(scheduled, key=lambda each: each.valid_from_us)))
 
 
-def _parse_scheduled(where: str, table: dict[str, Any], mistakes: list[str]) -> ScheduledPrices:
+def _parse_scheduled(where: str, table: dict[str, object], mistakes: list[str]) -> ScheduledPrices:
     mistakes += [f"{where}.{name}: is not a known key" for name in table if name not in ("valid_from", "classes")]
     valid_from = table.get("valid_from")
     valid_from_us = 0
@@ -189,7 +189,7 @@ def _parse_classes(where: str, classes: object, mistakes: list[str]) -> dict[str
     return prices
 
 
-def parse_price(where: str, table: dict[str, Any], mistakes: list[str]) -> Price:
+def parse_price(where: str, table: dict[str, object], mistakes: list[str]) -> Price:
     known = ("input", "cached_input", "output")
     mistakes += [f"{where}.{name}: is not a known key" for name in table if name not in known]
     amounts = {name: _parse_amount(f"{where}.{name}", table[name], mistakes) for name in known if name in table}

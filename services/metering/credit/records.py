@@ -172,15 +172,16 @@ class AccountChange(msgspec.Struct, frozen=True):
 
 
 AnswerT = TypeVar("AnswerT")
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
-class Operation(msgspec.Struct, Generic[AnswerT], frozen=True):
+class Operation(msgspec.Struct, Generic[AnswerT_co], frozen=True):
     @property
     def account_id(self) -> str:
         raise NotImplementedError
 
 
-class RequestOperation(Operation[AnswerT], Generic[AnswerT], frozen=True):
+class RequestOperation(Operation[AnswerT_co], Generic[AnswerT_co], frozen=True):
     request_id: str
     account_id: str
 

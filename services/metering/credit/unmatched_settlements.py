@@ -20,7 +20,7 @@ class UnmatchedSettlements:
         # By request, with when it was last offered.
         self._offered: dict[str, tuple[Settle, float]] = {}
 
-    def note(self, settle: Settle) -> None:
+    def record(self, settle: Settle) -> None:
         if settle.request_id in self._offered or len(self._offered) < MOST:
             self._offered[settle.request_id] = settle, self._clock.elapsed_s()
 

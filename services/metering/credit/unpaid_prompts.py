@@ -33,7 +33,7 @@ class UnpaidPrompts:
         # Least recently noted first.
         self._by_account: OrderedDict[str, deque[_Left]] = OrderedDict()
 
-    def note(self, account_id: str, request_id: str, tokens: int) -> None:
+    def record(self, account_id: str, request_id: str, tokens: int) -> None:
         """Records that a client of the account left before anything was delivered. Repeats are ignored."""
         if not self._most_prompts:
             return

@@ -9,7 +9,7 @@ import contextlib
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
@@ -29,6 +29,8 @@ from services.metering.limits.rates import (
     allowance,
     refuse_if_used_up,
 )
+
+FoundT = TypeVar("FoundT")
 
 # The timeout, as a number of short waits: if this process or the machine stalls, a stall consumes only one of them.
 LOOKS: Final = 5
@@ -54,7 +56,7 @@ def make_client(url: str) -> redis.asyncio.Redis:
     return client
 
 
-async def in_time(asked: Awaitable[Any]) -> Any:
+async def in_time(asked: Awaitable[FoundT]) -> FoundT:
     call = asyncio.ensure_future(asked)
     for _ in range(LOOKS):
         done, _ = await asyncio.wait((call,), timeout=LOOK_S)
@@ -145,7 +147,7 @@ return redis.call('ZCARD', KEYS[1])
 
 class _Waiting(NamedTuple):
     charge: RateCharge
-    reply: Callable[[RateAllowance], Any]
+    reply: Callable[[RateAllowance], object]
     future: "asyncio.Future[Any]"
 
 
@@ -264,7 +266,7 @@ class ValkeyLimiter:
             for part in parts:
                 buckets.append(part.bucket)
                 terms += (part.rate.interval_ns, part.rate.burst, part.units)
-        return await in_time(self.client.eval(_TAKE, len(buckets), *buckets, *terms))  # type: ignore[no-any-return]
+        return await in_time(self.client.eval(_TAKE, len(buckets), *buckets, *terms))
 
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
         figures = iter(results)

@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from services.metering.credit.calendar import CalendarMonth, month_of
-from services.metering.credit.ledger.closings import LAST_OF_FIRST, EntriesDigest
+from services.metering.credit.ledger.closings import LAST_OF_FIRST, EntriesDigest, EntryRow
 from services.metering.credit.store.closings import LEDGER_COLUMNS
 
 # Fast, and within some percent of the smallest.
@@ -82,7 +82,7 @@ def read_archive(file: Path) -> tuple[CalendarMonth | None, EntriesDigest]:
     return month, digest
 
 
-def _read_rows(file: Path) -> Iterator[list[Any]]:
+def _read_rows(file: Path) -> Iterator[list[EntryRow]]:
     try:
         with gzip.open(file) as lines:
             while rows := [msgspec.json.decode(line) for line in islice(lines, LINES_AT_ONCE)]:
@@ -93,5 +93,5 @@ def _read_rows(file: Path) -> Iterator[list[Any]]:
         raise ArchiveWrong(f"{file} cannot be read: {error}") from error
 
 
-def _is_entry(row: Any) -> bool:
+def _is_entry(row: object) -> bool:
     return isinstance(row, list) and len(row) in _LENGTHS and isinstance(row[_RECORDED], int)

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -74,14 +74,16 @@ class OutcomesReport(msgspec.Struct, frozen=True):
 class _Chats(Counts):
     """The counts of one group, as a report has them."""
 
-    def report(self, **group: Any) -> ChatOutcomes:
+    def report(self, *, started_at_us: int | None = None, key_id: str = "", class_id: str = "") -> ChatOutcomes:
         failures = sorted(self.failures.items(), key=lambda item: (-item[1][0], item[0]))
         return ChatOutcomes(
             self.sums["requests"],
             percentiles_of(self.times["first_token"]),
             percentiles_of(self.times["duration"]),
             [FailedChats(reason, chats, cut) for reason, (chats, cut) in failures],
-            **group,
+            started_at_us,
+            key_id,
+            class_id,
         )
 
 

@@ -1,7 +1,7 @@
 """Reports revenue, tokens and cost across accounts, by day, account, class, provider and model."""
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,7 +39,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     model_name: str = ""
 
     @property
-    def rank(self) -> tuple[Any, ...]:
+    def rank(self) -> tuple[int | str, ...]:
         charged_nanos, cost_nanos = self.sums["charged_nanos"], self.sums["cost_nanos"]
         labels = self.account_id, self.class_id, self.provider, self.model_name
         return -charged_nanos, -cost_nanos, self.day_us or 0, *labels

@@ -2,7 +2,7 @@
 
 import heapq
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -11,7 +11,7 @@ from services.chassis.sentence import Sentence
 from services.metering.credit.records import DAY_US
 from services.metering.reports.local_days import find_local_days, require_hours
 from services.metering.reports.store.key_sums import KeySums, read_key_sums
-from services.metering.reports.store.usage import UsageReportQuery, read_usage
+from services.metering.reports.store.usage import CountedRow, UsageReportQuery, read_usage
 from services.metering.store import Connection
 from services.rules.usage import Usage
 
@@ -45,7 +45,7 @@ def report_usage(connection: Connection, query: UsageReportQuery) -> tuple[list[
     if query.group_by_key and not query.group_by_class and not query.bucket_us:
         by_key = read_key_sums(connection, *period)
         chosen = by_key.keys() & query.key_ids if query.key_ids else by_key
-        rows: list[Any] = [(0, key_id, "", *by_key[key_id]) for key_id in sorted(chosen)]
+        rows: list[CountedRow] = [(0, key_id, "", *by_key[key_id]) for key_id in sorted(chosen)]
     else:
         rows = read_usage(connection, query, days.offsets, ROWS_MOST + 1)
     if len(rows) > ROWS_MOST:

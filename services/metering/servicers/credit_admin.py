@@ -7,7 +7,7 @@ from legato_protos.metering.v1 import metering_pb2_grpc
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.metering.audit.auditor import audit
 from services.metering.audit.closed_months import audit_months, read_closed
 from services.metering.credit import messages as credit
@@ -54,13 +54,13 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
     async def BookUnmatched(self, request: pb.BookUnmatchedRequest, context: Context) -> pb.BookUnmatchedResponse:
         response, now_us = pb.BookUnmatchedResponse(), time.time_ns() // 1000
         for settle in self._writer.unmatched_settlements.list():
-            told = credit.from_unmatched(settle, self._writer.prices, now_us)
+            described = credit.from_unmatched(settle, self._writer.prices, now_us)
             if settle.request_id in request.request_ids and settle.class_id:
                 try:
-                    told.charged_nanos = await self._book(settle)
+                    described.charged_nanos = await self._book(settle)
                 except LegatoError as error:
-                    told.refusal = error.message
-            response.settlements.append(told)
+                    described.refusal = error.message
+            response.settlements.append(described)
         return response
 
     async def _book(self, settle: Settle) -> int:

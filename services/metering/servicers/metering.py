@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import asdict
 
@@ -15,7 +15,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod
 from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.access_check import require_no_key
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
@@ -36,13 +36,18 @@ from services.metering.reports.store.usage import read_recent_cost
 from services.metering.reports.usage import report_usage
 from services.rules.cost import least_hold_nanos
 
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 
 
-def _rpc(method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+def _rpc(
+    method: Callable[["MeteringServicer", RequestT], Awaitable[ResponseT]],
+) -> Any:
     """Serves a method of the exchange as an RPC, too."""
 
-    async def serve(servicer: "MeteringServicer", request: Any, context: Context) -> Any:
+    async def serve(servicer: "MeteringServicer", request: RequestT, context: Context) -> ResponseT:
         return await method(servicer, request)
 
     return serve
@@ -152,7 +157,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             return False
         if is_accepted and unpaid.is_over_limit(request.account_id):
             return True
-        unpaid.note(request.account_id, request.request_id, request.unpaid_prompt_tokens)
+        unpaid.record(request.account_id, request.request_id, request.unpaid_prompt_tokens)
         return False
 
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:

@@ -9,7 +9,7 @@ from legato_protos.type.v1 import usage_pb2
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.sentence import Sentence
 from services.metering.audit.account_audits import AuditProgress
-from services.metering.credit.messages import from_price, told_of
+from services.metering.credit.messages import from_price, reported_fields
 from services.metering.credit.store.prices import PriceList
 from services.metering.messages import checked_id, checked_page_size, from_token, invalid, to_microseconds, to_token
 from services.metering.statements.credit_history import BEGINNING, CreditPage, CreditPosition
@@ -151,7 +151,7 @@ def _from_receipt(receipt: Receipt) -> statements_pb2.RequestReceipt:
     return to_message(
         statements_pb2.RequestReceipt,
         hold,
-        **told_of(hold),
+        **reported_fields(hold),
         cost_nanos=hold.booked_nanos,
         price=None if price is None else from_price(hold.price_version, price),
     )

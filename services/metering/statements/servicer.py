@@ -3,7 +3,7 @@
 from legato_protos.metering.v1 import statements_pb2 as pb
 from legato_protos.metering.v1 import statements_pb2_grpc
 from services.chassis.database.database import Database
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.metering.audit.account_audits import AccountAudits
 from services.metering.credit.store.prices import read_price_list
 from services.metering.messages import checked_id, checked_request_id

@@ -1,10 +1,13 @@
 """The things that tables of all slices have in common."""
 
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 metadata: Final = sa.MetaData()
+# A row of any columns, and a query for such rows.
+AnyRow = sa.Row[*tuple[Any, ...]]
+AnyQuery = sa.Select[*tuple[Any, ...]]
 
 
 def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:

@@ -38,7 +38,7 @@ class Gathering:
         allowance.limit(self._max_tokens, self._longest_tokens)
         self._count = OutputCount(before_tokens)
         # Texts as they are, and reads that were packed.
-        self._said: list[str | bytes] = []
+        self._contents: list[str | bytes] = []
         self._has_packed = False
         self._refusal: list[str] = []
         self._hidden: list[str] = []
@@ -63,7 +63,7 @@ class Gathering:
         if packed is None:
             return 0
         payload, count.tokens, body_bytes = packed
-        self._said.append(payload)
+        self._contents.append(payload)
         self._has_packed = True
         self._hold(len(payload))
         return body_bytes
@@ -122,7 +122,7 @@ class Gathering:
         return calls.all_named
 
     def _keep(self, piece: Piece, characters: int) -> None:
-        (self._refusal if piece.refuses else self._said).extend(piece.contents)
+        (self._refusal if piece.refuses else self._contents).extend(piece.contents)
         if piece.hidden:
             self._hidden.append(piece.hidden)
         self._fragments += piece.tool_calls
@@ -136,16 +136,16 @@ class Gathering:
         self._buffer.reserve(self._held_bytes)
 
     def _pieces(self, last: Piece) -> deque[Piece]:
-        texts: Iterable[Any] = _texts(self._said) if self._has_packed else self._said
-        said, refusal, hidden = "".join(texts), "".join(self._refusal), "".join(self._hidden)
+        texts: Iterable[Any] = _texts(self._contents) if self._has_packed else self._contents
+        text, refusal, hidden = "".join(texts), "".join(self._refusal), "".join(self._hidden)
         fragments = self._fragments
-        characters = len(said) + len(refusal) + len(hidden) + len(_text_of(fragments))
-        if characters <= LARGEST_PIECE_CHARACTERS and not (said and refusal):
-            contents = [said or refusal] if said or refusal else []
+        characters = len(text) + len(refusal) + len(hidden) + len(_text_of(fragments))
+        if characters <= LARGEST_PIECE_CHARACTERS and not (text and refusal):
+            contents = [text or refusal] if text or refusal else []
             pieces = [Piece(contents, bool(refusal), fragments, hidden)]
         else:
             pieces = [Piece(hidden=part) for part in parts_of(hidden)]
-            pieces += [Piece([part]) for part in parts_of(said)]
+            pieces += [Piece([part]) for part in parts_of(text)]
             pieces += [Piece([part], refuses=True) for part in parts_of(refusal)]
             pieces += [Piece(tool_calls=[fragment]) for fragment in fragments]
         pieces[-1].finish(last.finish_reason if self.is_cut else self._finish_reason, last.usage, last.thoughts)
@@ -170,8 +170,8 @@ class GatheredAnswer:
         await self._response.aclose()
 
 
-def _texts(said: list[str | bytes]) -> Iterator[str]:
-    for is_packed, group in groupby(said, lambda text: isinstance(text, bytes)):
+def _texts(contents: list[str | bytes]) -> Iterator[str]:
+    for is_packed, group in groupby(contents, lambda text: isinstance(text, bytes)):
         texts: Iterable[Any] = list(group)
         yield from unpack_texts(texts) if is_packed else texts
 

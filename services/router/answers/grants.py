@@ -34,17 +34,17 @@ class TokenAllowance:
         # The pending reply to a need; there is at most one.
         self._answer: asyncio.Future[ChatRequest] | None = None
         self._asks_ahead = True
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         self._max_tokens = self._longest_tokens = sys.maxsize
         # Output up to this count is passed on at once: it is within the limit and covered, and there is nothing to
         # request or to wait for.
         self.covered_tokens = 0
-        self._note_covered()
+        self._record_covered()
 
     def limit(self, max_tokens: int, longest_tokens: int) -> None:
         """Sets the output limit of the model, and the longest answer, by our count, that respects it."""
         self._max_tokens, self._longest_tokens = max_tokens, longest_tokens
-        self._note_covered()
+        self._record_covered()
 
     def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
         """Starts another round of the same answer; the counts are the totals of all rounds so far."""
@@ -82,14 +82,14 @@ class TokenAllowance:
         if not self._covers(total_prompt_tokens, least_output_tokens):
             raise self._refusal()
 
-    def tell_sent(self, ignored: Sequence[str], *, accepted: bool) -> None:
+    def report_sent(self, ignored: Sequence[str], *, accepted: bool) -> None:
         """Reports what was left out of a request that has been sent, and, if that is of interest, that a provider has
         the prompt: a client that disconnects now may be charged for it. So it is not delayed to be sent with others."""
         if not accepted and not ignored:
             return
         prompt_tokens = self._prompt_tokens if accepted else 0
         sent = ChatResponse(accepted=accepted, prompt_tokens=prompt_tokens, ignored=ignored)
-        self._telling = asyncio.create_task(self._conversation.send(sent))
+        self._reporting = asyncio.create_task(self._conversation.send(sent))
 
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """Returns how many output tokens may be passed on. Requests credit ahead; waits only at the grant's end."""
@@ -100,7 +100,7 @@ class TokenAllowance:
             self._apply_answer(self._answer.result())
             # If no more could be held, do not ask with every piece, but once more at the grant's end.
             self._asks_ahead = self._grant.output_tokens > granted_tokens
-            self._note_covered()
+            self._record_covered()
         while self._grant.output_tokens < max_tokens and not self._grant.last:
             granted_tokens = self._grant.output_tokens
             if 2 * output_tokens < granted_tokens or (output_tokens <= granted_tokens and not self._asks_ahead):
@@ -119,8 +119,8 @@ class TokenAllowance:
         return min(output_tokens, self._grant.output_tokens)
 
     def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
         if self._answer is not None and not self._answer.cancel() and not self._answer.cancelled():
             # Retrieves the exception so that asyncio does not log it as never retrieved.
             self._answer.exception()
@@ -141,8 +141,8 @@ class TokenAllowance:
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
         await self._conversation.send(ChatResponse(need=need))
         self._answer = answer = asyncio.ensure_future(self._conversation.receive())
-        answer.add_done_callback(self._note_covered)
-        self._note_covered()
+        answer.add_done_callback(self._record_covered)
+        self._record_covered()
         return answer
 
     async def _wait_for(self, answer: "asyncio.Future[ChatRequest]") -> None:
@@ -156,9 +156,9 @@ class TokenAllowance:
         if answer.WhichOneof("kind") != "grant":
             raise LegatoError(Reason.REQUEST_INVALID, Sentence("grant_expected"))
         self._grant = answer.grant
-        self._note_covered()
+        self._record_covered()
 
-    def _note_covered(self, _: object = None) -> None:
+    def _record_covered(self, _: object = None) -> None:
         grant, answer = self._grant, self._answer
         if grant is None or grant.output_tokens >= self._max_tokens:
             self.covered_tokens = self._longest_tokens

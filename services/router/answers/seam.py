@@ -12,11 +12,11 @@ class Seam:
     """Joins the pieces of one call to the answer so far. It is the sink of the call; pieces that it does not take are
     joined by the chat's task."""
 
-    def __init__(self, relay: Relay, said: str) -> None:
+    def __init__(self, relay: Relay, given: str) -> None:
         """`said` is the answer so far."""
-        self.prefix = said.rstrip()
+        self.prefix = given.rstrip()
         self._relay = relay
-        self._blanks = said[len(self.prefix) :]
+        self._blanks = given[len(self.prefix) :]
         # What the model's server is to repeat, and how much of it has come again.
         self._repeated = ""
         self._repeated_characters = 0

@@ -230,7 +230,7 @@ class ModelSearch:
             tools = prompt.offered_tools
         ignored, on_sent = list(candidate.ignored), None
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
-            on_sent = partial(self.allowance.tell_sent, ignored, accepted=chat.tells_acceptance)
+            on_sent = partial(self.allowance.report_sent, ignored, accepted=chat.tells_acceptance)
         is_whole = plan.whole_s is not None
         return ProviderCall(
             model_name=target.model_name,

@@ -10,8 +10,8 @@ from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.exchange.methods import CallSpans, StreamMethod
 from services.chassis.exchange.rpc import serve_stream
 from services.chassis.exchange.server import ExchangeServer
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer

@@ -14,7 +14,7 @@ from services.chassis.sealing import CannotOpen, Sealed, VersionedSealer
 WORD_DIGEST_BYTES: Final = 16
 
 # Limit on the accounts for which a decryption failure was reported.
-TOLD_MOST: Final = 10_000
+LOGGED_MOST: Final = 10_000
 
 
 class Sealer:
@@ -25,7 +25,7 @@ class Sealer:
     ) -> None:
         """`on_unopened` is called with each account of which a text fails to decrypt, once."""
         self._on_unopened = on_unopened
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._newest = max(by_version)
         # Separate keys are derived for the two purposes.
         self._texts = VersionedSealer(by_version, b"legato grounding texts")
@@ -42,8 +42,8 @@ class Sealer:
         try:
             return self._texts.open(sealed, _place(account_id, kind, row_id)).decode()
         except CannotOpen:
-            if account_id not in self._told and len(self._told) < TOLD_MOST:
-                self._told.add(account_id)
+            if account_id not in self._logged and len(self._logged) < LOGGED_MOST:
+                self._logged.add(account_id)
                 self._on_unopened(account_id)
             return None
 

@@ -117,12 +117,12 @@ class SearchTool:
     def _describe(self, results: list[SearchResult]) -> str:
         if not results:
             return _NOTHING
-        told = list(RESULTS.fitting(results, min(self.budget_tokens, RESULTS_TOKENS_MOST)))
-        if not told:
+        shown = list(RESULTS.fitting(results, min(self.budget_tokens, RESULTS_TOKENS_MOST)))
+        if not shown:
             self.budget_tokens = 0
             return _NO_ROOM
-        text = RESULTS.render(told, first_number=len(self.sources) + 1)
-        self.sources += [Source(result.title, result.url, is_from_search=True) for result in told]
+        text = RESULTS.render(shown, first_number=len(self.sources) + 1)
+        self.sources += [Source(result.title, result.url, is_from_search=True) for result in shown]
         self.budget_tokens -= tokens.count(text)
         return text
 

@@ -45,12 +45,12 @@ class AnswerPace(CallObserver):
         if result.answer.finished is None or not result.is_whole:
             return
         if result.first_token_s is None:
-            self.note_whole(result.duration_s)
+            self.record_whole(result.duration_s)
         else:
             completion_tokens = result.answer.finished.usage.completion_tokens
-            self.note_streamed(result.first_token_s, result.duration_s, completion_tokens)
+            self.record_streamed(result.first_token_s, result.duration_s, completion_tokens)
 
-    def note_streamed(self, first_token_s: float, answer_s: float, tokens: int) -> None:
+    def record_streamed(self, first_token_s: float, answer_s: float, tokens: int) -> None:
         """Records an answer that was streamed, by the time to its first token and to its end."""
         if tokens < LEAST_TOKENS:
             return
@@ -58,7 +58,7 @@ class AnswerPace(CallObserver):
         self._first_token_s = _believed(self._first_token_s, first_token_s)
         self._token_s = token_s if self._token_s is None else _believed(self._token_s, token_s)
 
-    def note_whole(self, answer_s: float) -> None:
+    def record_whole(self, answer_s: float) -> None:
         """Records an answer that was asked for whole. After one that took too long, answers are streamed again."""
         if answer_s > NOT_WHOLE_AFTER_S:
             self.forget()

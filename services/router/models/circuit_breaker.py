@@ -179,7 +179,7 @@ class CircuitBreaker:
         if self._is_open:
             self._change(is_open=False)
         else:
-            self._window.note(self.clock.elapsed_s(), failed=False)
+            self._window.record(self.clock.elapsed_s(), failed=False)
 
     def failed(self, attempt: "Attempt") -> None:
         self.failures += 1
@@ -193,7 +193,7 @@ class CircuitBreaker:
             return
         now_s = self.clock.elapsed_s()
         self._failures_in_a_row += 1
-        self._window.note(now_s, failed=True)
+        self._window.record(now_s, failed=True)
         if self._failures_in_a_row >= FAILURES_IN_A_ROW or self._window.fails(now_s):
             self._pause(FIRST_PAUSE_S if now_s - self._changed_at_s >= STEADY_S else 2 * self._pause_s)
             self._change(is_open=True)
@@ -277,9 +277,9 @@ class Attempt(CallObserver):
         breaker.prompt_tokens.observe(prompt_tokens)
         breaker.completion_tokens.observe(completion_tokens)
         if trace_id:
-            breaker.durations_s.note_trace(duration_s, trace_id)
+            breaker.durations_s.record_trace(duration_s, trace_id)
             if self.first_token_s is not None:
-                breaker.latencies_s.note_trace(self.first_token_s, trace_id)
+                breaker.latencies_s.record_trace(self.first_token_s, trace_id)
 
     def age_s(self) -> float:
         """Time since the model was called."""
@@ -310,7 +310,7 @@ class _Window:
         self._older = (0, 0)
         self._newer = (0, 0)
 
-    def note(self, now_s: float, *, failed: bool) -> None:
+    def record(self, now_s: float, *, failed: bool) -> None:
         self._move_to(now_s)
         outcomes, failures = self._newer
         self._newer = (outcomes + 1, failures + failed)

@@ -21,16 +21,16 @@ class LearnedTokenCounts(CallObserver):
         if result.figures is not None:
             refused_tokens = model_prompt_tokens(plan.max_tokens, result.figures)
             if refused_tokens is not None:
-                calibration.note(plan.prompt, refused_tokens)
+                calibration.record(plan.prompt, refused_tokens)
         if answer.finished is None:
             return
         reported = answer.reported
         if (
             reported is not None
             and reported.prompt_tokens
-            and self._cut_prompts.note(plan.prompt, reported, calibration)
+            and self._cut_prompts.record(plan.prompt, reported, calibration)
         ):
             self._on_cut()
         if answer.finished.usage_source == USAGE_SOURCE_PROVIDER and answer.comparable_tokens is not None:
             completion_tokens = answer.finished.usage.completion_tokens
-            calibration.note_answer(plan.prompt.account_id, answer.comparable_tokens, completion_tokens)
+            calibration.record_answer(plan.prompt.account_id, answer.comparable_tokens, completion_tokens)

@@ -97,7 +97,7 @@ class QueueWatch:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._look_while_used())
 
-    def note(self, waiting: float | None) -> None:
+    def record(self, waiting: float | None) -> None:
         """Applies one reading of the queue length; None if the read failed."""
         gate, now_s = self._gate, self._clock.elapsed_s()
         if waiting is None:
@@ -108,11 +108,11 @@ class QueueWatch:
         self._empty_in_a_row = 0 if waiting else self._empty_in_a_row + 1
         if waiting > self._most_waiting:
             gate.announce(max(1.0, gate.running - (waiting - self._most_waiting)))
-        elif gate.told_limit < math.inf:
+        elif gate.announced_limit < math.inf:
             if waiting:
                 gate.announce(gate.running + self._most_waiting - waiting)
             elif self._empty_in_a_row == 1:
-                gate.announce(2 * max(gate.told_limit, self._most_waiting))
+                gate.announce(2 * max(gate.announced_limit, self._most_waiting))
             else:
                 gate.announce(math.inf)
 
@@ -125,7 +125,7 @@ class QueueWatch:
     async def _look_while_used(self) -> None:
         try:
             while True:
-                self.note(await self.gauge.read())
+                self.record(await self.gauge.read())
                 if not self._gate.running:
                     return
                 await asyncio.sleep(LOOK_EACH_S)

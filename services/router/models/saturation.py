@@ -99,10 +99,10 @@ class ModelSaturation:
             place = self.gate.acquire(key_id)
         except LegatoError:
             if self.share is not None:
-                self.share.note(self.gate, refused=1)
+                self.share.record(self.gate, refused=1)
             raise
         if self.share is not None:
-            self.share.note(self.gate)
+            self.share.record(self.gate)
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe = self.backoff.send(key_id, running, running_of_key)

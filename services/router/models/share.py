@@ -71,18 +71,18 @@ class RouterShare:
         self.limit = limit
         self._gates = [gate, *(each for each in self._gates if each.running)]
 
-    def note(self, gate: Gate, refused: int = 0) -> None:
+    def record(self, gate: Gate, refused: int = 0) -> None:
         """Records that a chat has passed the gate, or that one was refused there."""
         if gate not in self._gates:
             # Its search for a model began before the routes changed.
             self._gates.append(gate)
-        self._note_peak(refused)
+        self._record_peak(refused)
 
     async def wait(self, has_room: Callable[[], bool]) -> None:
         """Waits until metering has given another place, if one may be free."""
         ends_s = self._clock.elapsed_s() + PATIENCE_S
         self._waiting += 1
-        self._note_peak()
+        self._record_peak()
         try:
             await self._ask()
             while not has_room() and self.may_grow and self._clock.elapsed_s() < ends_s:
@@ -104,7 +104,7 @@ class RouterShare:
         if now_s >= self._period_ends_s:
             self._peak_before, self._peak = self._peak, 0
             self._period_ends_s = now_s + CALLS_EVERY_S
-        self._note_peak()
+        self._record_peak()
         wanted = max(self._peak, self._peak_before)
         self._ceiling = min(self._ceiling, wanted)
         held = max(self.places, self.running)
@@ -119,5 +119,5 @@ class RouterShare:
         self._ceiling, self._until_s = 0 if self.limit < self._claimed_limit else places, until_s
         self._contended_until_s = self._clock.elapsed_s() + 2 * CALLS_EVERY_S if is_contended else -math.inf
 
-    def _note_peak(self, refused: int = 0) -> None:
+    def _record_peak(self, refused: int = 0) -> None:
         self._peak = max(self._peak, self.running + self._waiting + refused)

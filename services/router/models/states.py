@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from services.chassis.http_client.origin import read_url
 from services.chassis.telemetry.log import Log
@@ -193,7 +192,7 @@ class ModelStates:
             reason = f"its certificate names {other_region}, and not {route.region}"
             self._log.warning("provider.other_region", provider=route.name, reason=reason)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[object, None, None]) -> None:
         """Runs a background task, which is cancelled at the end."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

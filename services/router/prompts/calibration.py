@@ -67,13 +67,13 @@ class Calibration:
             return UNKNOWN_ANSWER_RATIO
         return min(1.0, self._answers.lower_ratio())
 
-    def note_answer(self, account_id: str, tokens: int, model_tokens: int) -> None:
+    def record_answer(self, account_id: str, tokens: int, model_tokens: int) -> None:
         """Records the model's own count of an answer that has no reasoning; `tokens` is our count."""
         ratio = model_tokens / max(1, tokens)
         if tokens >= LEAST_ANSWER_TOKENS and SMALLEST_ANSWER_RATIO <= ratio <= LARGEST_ANSWER_RATIO:
             self._answers.add(account_id, ratio)
 
-    def note(self, prompt: CountedPrompt, model_tokens: int) -> None:
+    def record(self, prompt: CountedPrompt, model_tokens: int) -> None:
         """Records the model's own count of a prompt."""
         if prompt.tokens < LEAST_PROMPT_TOKENS:
             return

@@ -29,7 +29,7 @@ _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class GatheredThoughts:
     """The thoughts since the last call of a tool. What is too long to be carried is not kept."""
 
-    __slots__ = ("_characters", "_details", "_is_too_long", "_said", "_texts")
+    __slots__ = ("_characters", "_details", "_is_too_long", "_texts", "_thoughts")
 
     def __init__(self) -> None:
         self._reset()
@@ -38,7 +38,7 @@ class GatheredThoughts:
         # Readable reasoning, by the field that it came in.
         self._texts: dict[str, list[str]] = {}
         self._details: list[msgspec.Raw] = []
-        self._said: list[Thought] = []
+        self._thoughts: list[Thought] = []
         self._characters = 0
         self._is_too_long = False
 
@@ -54,7 +54,7 @@ class GatheredThoughts:
 
     def add(self, thought: Thought) -> None:
         if self._has_room(characters_of([thought])):
-            self._said.append(thought)
+            self._thoughts.append(thought)
 
     def take(self) -> Sequence[Thought]:
         """Returns the thoughts, and begins anew."""
@@ -66,7 +66,7 @@ class GatheredThoughts:
             texts = {} if self._details else self._texts
             thoughts += [ReasoningText("".join(parts), field) for field, parts in texts.items()]
             thoughts += _joined(self._details)
-            thoughts += self._said
+            thoughts += self._thoughts
         self._reset()
         return thoughts
 
@@ -74,7 +74,7 @@ class GatheredThoughts:
         self._characters += characters
         if self._characters > MOST_CHARACTERS:
             self._is_too_long = True
-            self._texts, self._details, self._said = {}, [], []
+            self._texts, self._details, self._thoughts = {}, [], []
         return not self._is_too_long and characters > 0
 
 

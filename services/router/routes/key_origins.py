@@ -29,7 +29,7 @@ class KeyOrigins:
         # Those of the routes and of the key files that they name.
         self._folders = {folder.resolve()}
 
-    def note(self, text: str) -> None:
+    def record(self, text: str) -> None:
         """Records a file on disk; raises ValueError if it is no TOML."""
         for provider in _providers_in(text).values():
             for source in self._sources_of(provider):

@@ -37,13 +37,13 @@ def region_of(host: str) -> str | None:
 
 def read_region(table: Table, host: str) -> str:
     region: str = table.read("region", kinds.TEXT, "")
-    told = region_of(host)
-    if region and told is not None and told != region.lower():
-        table.mistake("region", f'is "{region}", but {host} is in {told}')
+    known = region_of(host)
+    if region and known is not None and known != region.lower():
+        table.mistake("region", f'is "{region}", but {host} is in {known}')
     return region
 
 
 def find_other_region(region: str, names: Iterable[str]) -> str | None:
     """Returns a region that the names in a server's certificate tell, if they tell any and not the stated one."""
-    told = {found for name in names if (found := region_of(name.removeprefix("*."))) is not None}
-    return min(told) if region and told and region.lower() not in told else None
+    known = {found for name in names if (found := region_of(name.removeprefix("*."))) is not None}
+    return min(known) if region and known and region.lower() not in known else None

@@ -25,13 +25,13 @@ class Reload:
         self._log = log
         self._key_origins = KeyOrigins(path.parent)
         with contextlib.suppress(OSError, ValueError):
-            self._key_origins.note(read_small_file(path))
+            self._key_origins.record(read_small_file(path))
 
     def read(self, text: str) -> Routes:
         """Returns the routes that the file would have with this text, which may send no API key to another server than
         the file does; raises RoutesMistaken."""
         try:
-            self._key_origins.note(read_small_file(self._path))
+            self._key_origins.record(read_small_file(self._path))
         except (OSError, ValueError):
             raise RoutesMistaken(self._path, ["cannot be read, so it is unknown which server gets which key"]) from None
         # Before any key is read. A text that is no TOML names none, and has its own mistake.

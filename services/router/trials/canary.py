@@ -47,7 +47,7 @@ class Tally:
     calls: int = 0
     failures: int = 0
 
-    def note(self, *, failed: bool) -> None:
+    def record(self, *, failed: bool) -> None:
         self.calls += 1
         self.failures += failed
 
@@ -86,7 +86,7 @@ class Canary:
         digest = blake2b(key.encode(), digest_size=_HASH_BYTES).digest()
         return int.from_bytes(digest) / _HASHES
 
-    def note(self, *, is_canary: bool, failed: bool) -> None:
+    def record(self, *, is_canary: bool, failed: bool) -> None:
         """Judges by the end of a call to the model, or to another of the class."""
         if self.is_rolled_back:
             return
@@ -94,10 +94,10 @@ class Canary:
             if failed and not self._failures_in_a_row:
                 self._meanwhile = Tally()
             self._failures_in_a_row = self._failures_in_a_row + 1 if failed else 0
-            self.tally.note(failed=failed)
+            self.tally.record(failed=failed)
         else:
-            self._meanwhile.note(failed=failed)
-            self.baseline.note(failed=failed)
+            self._meanwhile.record(failed=failed)
+            self.baseline.record(failed=failed)
         if self.tally.calls >= MOST_CALLS:
             self.tally.halve()
             self.baseline.halve()
@@ -171,7 +171,7 @@ class Canaries(ClassObserver):
         if found is None or plan.role != BASELINE:
             return
         if any(failed.role == ROLE and failed.failure.value in FAULTS for failed in plan.failed_before):
-            found.canary.note(is_canary=True, failed=True)
+            found.canary.record(is_canary=True, failed=True)
 
     def on_result(self, plan: CallPlan, result: CallResult) -> None:
         found = self._by_class.get(plan.class_id)
@@ -180,7 +180,7 @@ class Canaries(ClassObserver):
         is_canary = plan.role == ROLE
         is_known_later = is_canary and result.end in (CallEnd.FAILED, CallEnd.DECLINED, CallEnd.GIVEN_UP)
         if not is_known_later and (outcome.is_failure or not outcome.error):
-            found.canary.note(is_canary=is_canary, failed=outcome.is_failure)
+            found.canary.record(is_canary=is_canary, failed=outcome.is_failure)
 
     def listed(self, class_id: str) -> tuple[Canary, WeightedModel] | None:
         """Returns the canary of a class and its model."""

@@ -61,7 +61,7 @@ class ModelOutcomes:
     # Those with a JSON object as arguments, of a function that was offered.
     valid_tool_calls: int = 0
 
-    def note(self, outcome: CallOutcome) -> None:
+    def record(self, outcome: CallOutcome) -> None:
         self.calls += 1
         self.failures += outcome.is_failure
         if outcome.first_token_s is not None:
@@ -89,11 +89,11 @@ class ClassOutcomes:
         """Those that were called."""
         return self._by_model.values()
 
-    def note(self, role: str, target: Target, outcome: CallOutcome) -> None:
+    def record(self, role: str, target: Target, outcome: CallOutcome) -> None:
         key = (role, target.provider, target.model_name)
         if (model := self._by_model.get(key)) is None:
             model = self._by_model[key] = ModelOutcomes(*key)
-        model.note(outcome)
+        model.record(outcome)
 
     def keep(self, targets: Collection[Target]) -> None:
         """Forgets the models that the class no longer has."""
@@ -120,7 +120,7 @@ class OutcomesByClass(ClassObserver):
     def on_result(self, plan: CallPlan, result: CallResult) -> None:
         outcomes = self.by_class.get(plan.class_id)
         if outcomes is not None and (outcome := outcome_of(result)) is not None:
-            outcomes.note(plan.role, plan.target, outcome)
+            outcomes.record(plan.role, plan.target, outcome)
 
 
 def outcome_of(result: CallResult) -> CallOutcome | None:

@@ -7,8 +7,8 @@ from legato_protos.router.v1 import router_pb2 as pb
 from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import NO_LIMIT
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.chassis.settings import SettingsError
 from services.router.models.states import ModelStates, WeightedModel

@@ -32,7 +32,7 @@ class Clients:
         self._base_url = base_url
         self._api_key = api_key
         self._count = count
-        self._note = note
+        self._record = note
         self._tasks: list[asyncio.Task[None]] = []
         self._is_over = False
 
@@ -60,9 +60,9 @@ class Clients:
             try:
                 status, attempt, text = await self._ask(stream)
             except (aiohttp.ClientError, TimeoutError) as error:
-                self._note(Outcome(time.monotonic() - began_at_s, error=type(error).__name__))
+                self._record(Outcome(time.monotonic() - began_at_s, error=type(error).__name__))
             else:
-                self._note(judge(time.monotonic() - began_at_s, status, attempt, text, stream=stream))
+                self._record(judge(time.monotonic() - began_at_s, status, attempt, text, stream=stream))
             stream = not stream
 
     async def _ask(self, stream: bool) -> tuple[int, int, str]:

@@ -20,11 +20,11 @@ async def test_no_edge_accepts_a_key_after_its_revocation_returned(postgres_url:
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     dealt_with: list[int] = []
 
-    def note(*, by: int) -> None:
+    def record(*, by: int) -> None:
         dealt_with.append(by)
 
     async with Forks() as forks:
-        findings = await campaign.run(forks, postgres_url, REVOCATIONS, random.Random(), note)
+        findings = await campaign.run(forks, postgres_url, REVOCATIONS, random.Random(), record)
     assert findings.violations == []
     assert findings.revocations + findings.suspensions == sum(dealt_with) == REVOCATIONS
     assert sum(len(tally.refusals) for tally in findings.tallies.values()) == 3 * REVOCATIONS

@@ -161,7 +161,7 @@ def _told_where_configured(folder: Path) -> list[Any]:
     canaries.follow({"mezzo": ClassModels(route, (), (), of_route=(new,))})
     canaries.show(registry)
     outcomes.follow({"mezzo": ClassModels(route, (), (), of_route=(new, new))})
-    outcomes.by_class["mezzo"].note(ROLE, target, CallOutcome())
+    outcomes.by_class["mezzo"].record(ROLE, target, CallOutcome())
     show_outcomes(outcomes, registry)
     limited = SimpleNamespace(target=target, saturation=SimpleNamespace(share=SimpleNamespace(places=8)))
     models = SimpleNamespace(of_route=[limited])

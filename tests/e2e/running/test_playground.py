@@ -98,7 +98,7 @@ def chat_in_the_playground(up: Up, upstream: Upstream, page: Page, base_url: str
     to_console: list[str] = []
     origin = link.partition("/sign-in")[0]
 
-    def note(request: Request) -> None:
+    def record(request: Request) -> None:
         if request.url.startswith(base_url):
             tokens.append(request.headers.get("authorization", "").removeprefix("Bearer "))
         else:
@@ -109,7 +109,7 @@ def chat_in_the_playground(up: Up, upstream: Upstream, page: Page, base_url: str
     page.goto(link)
     page.get_by_role("button", name="Sign in", exact=True).click()
     page.get_by_role("link", name="Try it in the playground").click()
-    page.on("request", note)
+    page.on("request", record)
     playground = Playground(page)
 
     # It streams: Markdown as elements, and what it cost is what the ledger has charged.

@@ -80,7 +80,7 @@ def test_last_rates_are_told_with_what_has_come_back_since() -> None:
         limit_requests=60, remaining_requests=2, reset_requests_ms=2_000,
         limit_tokens=6_000, remaining_tokens=0, reset_tokens_ms=61_000,
     )  # fmt: skip
-    rates.note("key_a", told)
+    rates.record("key_a", told)
     assert rates.recall("key_a") == told
     clock.advance(1.5)
     assert rates.recall("key_a") == pb.AdmitResponse(
@@ -96,5 +96,5 @@ def test_last_rates_are_told_with_what_has_come_back_since() -> None:
 def test_only_so_many_last_rates_are_kept() -> None:
     rates = LastRates(FakeClock(), most=2)
     for key_id in ("key_a", "key_b", "key_c"):
-        rates.note(key_id, pb.AdmitResponse(limit_requests=60))
+        rates.record(key_id, pb.AdmitResponse(limit_requests=60))
     assert [rates.recall(key_id) is None for key_id in ("key_a", "key_b", "key_c")] == [True, False, False]

@@ -101,4 +101,4 @@ async def test_what_was_delivered_is_charged_as_ever_though_leaving_is_a_habit(c
 
 def make_it_a_habit(chat_harness: ChatHarness) -> None:
     for number in range(3):
-        chat_harness.metering.unpaid_prompts.note(ANN.account_id, f"before {number}", 20_000)
+        chat_harness.metering.unpaid_prompts.record(ANN.account_id, f"before {number}", 20_000)

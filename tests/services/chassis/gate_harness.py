@@ -36,7 +36,7 @@ class GateHarness:
     def measure(self, pressure: float, *, signal: QueueingSignal | None = None) -> None:
         """A whole round of samples."""
         for _ in range(LEAST_SAMPLES):
-            (signal or self.signal).note(pressure)
+            (signal or self.signal).record(pressure)
             self.clock.advance(ROUND_S / (LEAST_SAMPLES // 2))
 
     def refusal(self, key_id: str = "key") -> LegatoError:

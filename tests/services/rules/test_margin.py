@@ -1,6 +1,6 @@
 from legato_protos.metering.v1.reports_pb2 import ReportSums
 from legato_protos.type.v1.usage_pb2 import Usage
-from services.rules.margin import known_cost_nanos, margin_nanos, told_counts
+from services.rules.margin import known_cost_nanos, margin_nanos, provider_counts
 
 
 def test_margin_is_of_what_is_known() -> None:
@@ -17,4 +17,4 @@ def test_cost_of_calls_that_is_not_known_is_not_nothing() -> None:
 def test_counts_of_providers_are_named_as_in_a_file() -> None:
     told = Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=7)
     counts = {"told_prompt_tokens": 9, "told_cached_tokens": 4, "cache_write_tokens": 2, "told_completion_tokens": 7}
-    assert told_counts(ReportSums(told_usage=told, cache_write_tokens=2)) == counts
+    assert provider_counts(ReportSums(told_usage=told, cache_write_tokens=2)) == counts

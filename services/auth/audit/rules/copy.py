@@ -124,9 +124,9 @@ class AuditCopy:
             while await self.copy_segment():
                 pass
         except (LegatoError, OSError, CopyBroken) as error:
-            self._note_writable(error)
+            self._record_writable(error)
         else:
-            self._note_writable(None)
+            self._record_writable(None)
 
     async def copy_segment(self) -> bool:
         """Writes the next events as a segment; returns whether there may be more."""
@@ -153,8 +153,8 @@ class AuditCopy:
         if self._end is not None:
             with contextlib.suppress(OSError):
                 # Where it cannot be written, the loss of whole segments may go unnoticed, and nothing else.
-                await asyncio.to_thread(self._end.note, self._last_no)
-        await self._database.write(stored.note_copied, first_no)
+                await asyncio.to_thread(self._end.record, self._last_no)
+        await self._database.write(stored.record_copied, first_no)
         return True
 
     async def _segments(self, first_no: int) -> AsyncIterator[list[CopiedEvent]]:
@@ -226,7 +226,7 @@ class AuditCopy:
         if events:
             self._log.warning("audit_copy.replayed", entries=events)
 
-    def _note_writable(self, error: Exception | None) -> None:
+    def _record_writable(self, error: Exception | None) -> None:
         self._on_full(is_of_full_disk(error))
         is_writable = error is None
         if is_writable != self._is_writable:

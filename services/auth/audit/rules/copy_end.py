@@ -28,7 +28,7 @@ class CopyEnd:
         except (OSError, msgspec.MsgspecError):
             return 0
 
-    def note(self, event_no: int) -> None:
+    def record(self, event_no: int) -> None:
         """Raises an OSError where the folder cannot be written."""
         draft = self.path.with_suffix(f".{os.getpid()}")
         draft.touch(mode=0o600)

@@ -46,7 +46,7 @@ class AuditRetention:
             await self._database.write(self._audit.prune_until, last_no)
         pruned_before = self.pruned
         # Also what an earlier pass did not finish.
-        await delete_in_portions(self._database, stored.delete_pruned, self._note, self._pause_s)
+        await delete_in_portions(self._database, stored.delete_pruned, self._record, self._pause_s)
         if self.pruned > pruned_before:
             self._log.info("audit_log.pruned", entries=self.pruned - pruned_before)
 
@@ -55,5 +55,5 @@ class AuditRetention:
         oldest_kept = self._clock.now().astimezone(UTC) - timedelta(days=self._kept_days)
         return to_micros(oldest_kept.replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
-    def _note(self, deleted: int) -> None:
+    def _record(self, deleted: int) -> None:
         self.pruned += deleted

@@ -18,10 +18,10 @@ def names_of_events(
 ) -> Names:
     """Returns the names of users who did something, and of objects and accounts. Those of an account's things only if
     it is `within` what the reader may see (None: everything); those of passkeys only if they are the reader's own."""
-    told = events if within is None else [each for each in events if each.account_id in within]
-    object_ids, all_object_ids = _objects_of(told), _objects_of(events)
+    shown = events if within is None else [each for each in events if each.account_id in within]
+    object_ids, all_object_ids = _objects_of(shown), _objects_of(events)
     user_ids = {each.user_id for each in events} | object_ids
-    account_ids = {each.account_id for each in told} | object_ids
+    account_ids = {each.account_id for each in shown} | object_ids
     is_seen = sa.true() if within is None else keys.c.account_id.in_(within)
     is_own = sa.and_(passkeys.c.passkey_id.in_(all_object_ids), passkeys.c.user_id == user_id)
     queries = (

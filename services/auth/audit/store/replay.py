@@ -164,7 +164,7 @@ def _remove_recovery_codes(connection: sa.Connection, event: AuditEvent) -> None
 
 def _use_totp(connection: sa.Connection, event: AuditEvent) -> None:
     step = event.occurred_at_us // _TOTP_STEP_US + _TOTP_STEPS_AHEAD
-    credentials.note_totp_step(connection, event.user_id, step)
+    credentials.record_totp_step(connection, event.user_id, step)
 
 
 def _use_passkey(connection: sa.Connection, event: AuditEvent) -> None:

@@ -43,7 +43,7 @@ class ChainedEvent(NamedTuple):
 
 
 class CopiedEvent(NamedTuple):
-    """The same in a segment of the copy."""
+    """An event as a segment of the copy outside the database has it."""
 
     event: AuditEvent
     pepper_version: int

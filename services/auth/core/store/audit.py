@@ -28,7 +28,7 @@ def add_event(connection: sa.Connection, chained: ChainedEvent) -> None:
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
 
 
-def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
+def record_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
     """Records that the log has a change of another service; False if it has it already."""
     statement = insert_into(connection, recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
     added = statement.on_conflict_do_nothing().returning(recorded_changes.c.change_id)
@@ -73,9 +73,7 @@ def delete_pruned(connection: sa.Connection, most: int) -> int:
     pruned_no = connection.scalar(sa.select(audit_head.c.pruned_no))
     some = sa.select(audit_events.c.event_no).where(audit_events.c.event_no <= pruned_no)
     some = some.order_by(audit_events.c.event_no).limit(most)
-    deleted: sa.CursorResult[Any] = connection.execute(
-        audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery()))
-    )
+    deleted = connection.execute(audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery())))
     return deleted.rowcount
 
 
@@ -139,7 +137,7 @@ def read_copied_from(connection: sa.Connection) -> int:
     return connection.execute(sa.select(audit_head.c.copied_from_no)).scalar_one() or 0
 
 
-def note_copied(connection: sa.Connection, first_no: int) -> None:
+def record_copied(connection: sa.Connection, first_no: int) -> None:
     """Records that there is a segment of the copy that begins with an event."""
     is_behind = sa.func.coalesce(audit_head.c.copied_from_no, 0) < first_no
     connection.execute(audit_head.update().where(is_behind).values(copied_from_no=first_no))

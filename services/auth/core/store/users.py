@@ -1,7 +1,6 @@
 """Finds and changes users, and which accounts they belong to."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,11 +25,11 @@ def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[Use
     return find_all(connection, User, query.order_by(users.c.created_at_us).limit(limit))
 
 
-def change_user(connection: sa.Connection, user_id: str, **values: Any) -> None:
+def change_user(connection: sa.Connection, user_id: str, **values: object) -> None:
     connection.execute(users.update().where(users.c.user_id == user_id).values(**values))
 
 
-def note_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
+def record_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
     is_news = sa.or_(users.c.last_seen_hour_us.is_(None), users.c.last_seen_hour_us < hour_us)
     connection.execute(users.update().where(users.c.user_id == user_id, is_news).values(last_seen_hour_us=hour_us))
 

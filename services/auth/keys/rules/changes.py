@@ -1,4 +1,4 @@
-"""Tells the audit log which settings of keys and grants changed."""
+"""Records in the audit log which settings of keys and grants changed."""
 
 from dataclasses import asdict
 

@@ -5,7 +5,7 @@ from services.auth.core.store import Connection
 from services.auth.core.times import hour_of
 from services.auth.keys.rules.checks import KEYS_AT_ONCE_MOST
 from services.auth.keys.rules.reports import Reports
-from services.auth.keys.store.keys import note_uses
+from services.auth.keys.store.keys import record_uses
 
 
 class LastUses(Reports[str]):
@@ -17,4 +17,4 @@ class LastUses(Reports[str]):
         return is_id(report)
 
     def write(self, connection: Connection, reports: list[str]) -> None:
-        note_uses(connection, reports, hour_of(self.now_us()))
+        record_uses(connection, reports, hour_of(self.now_us()))

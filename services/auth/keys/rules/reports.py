@@ -31,7 +31,7 @@ class Reports(Domain, Generic[ReportT]):
     @abstractmethod
     def write(self, connection: Connection, reports: list[ReportT]) -> None: ...
 
-    def note(self, reports: Iterable[ReportT]) -> None:
+    def record(self, reports: Iterable[ReportT]) -> None:
         """Takes reports; returns at once."""
         if len(self._waiting) < self.WAITING_MOST:
             self._waiting |= dict.fromkeys(filter(self.is_valid, reports))

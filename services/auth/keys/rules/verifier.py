@@ -92,7 +92,7 @@ class Verifier(Domain):
         if holder.is_suspended:
             # Checked last, so that only the key's owner learns of the suspension.
             raise LegatoError(Reason.ACCOUNT_SUSPENDED, SUSPENDED)
-        may_be_remembered = self._peppers.agree_with(holder.noted_peppers, holder.digest.pepper_version)
+        may_be_remembered = self._peppers.agree_with(holder.recorded_peppers, holder.digest.pepper_version)
         return Verified(holder, epoch, self._peppers.digest_key(holder.key.account_id), may_be_remembered)
 
     async def find_refused(self, key_ids: Sequence[str]) -> list[str]:

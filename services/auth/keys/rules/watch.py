@@ -19,7 +19,7 @@ from services.chassis.timing.deadlines import Clock
 # Callers ping five times a second. gRPC does not notice a caller that vanished silently; this timeout does.
 SILENCE_S: Final = 10.0
 
-NoteNetworks = Callable[[Sequence[tuple[str, str]]], None]
+RecordNetworks = Callable[[Sequence[tuple[str, str]]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class _NewestPing:
         return ping
 
     async def fill_from(
-        self, pings: AsyncIterator[Ping], note_uses: Callable[[Sequence[str]], None], note_networks: NoteNetworks
+        self, pings: AsyncIterator[Ping], record_uses: Callable[[Sequence[str]], None], record_networks: RecordNetworks
     ) -> None:
         try:
             async for ping in pings:
                 self.put(ping)
                 # Uses of every ping count, even if a newer one replaces it before it is answered.
                 if ping.used_key_ids:
-                    note_uses(ping.used_key_ids)
+                    record_uses(ping.used_key_ids)
                 if ping.used_networks:
-                    note_networks(ping.used_networks)
+                    record_networks(ping.used_networks)
         finally:
             self.close()
 
@@ -86,19 +86,19 @@ class Watches:
     def __init__(
         self,
         read_changes: Callable[[int], Awaitable[Changes]],
-        note_uses: Callable[[Sequence[str]], None],
+        record_uses: Callable[[Sequence[str]], None],
         clock: Clock,
         log: Log,
         *,
         silence_s: float = SILENCE_S,
-        note_networks: NoteNetworks = lambda used: None,
+        record_networks: RecordNetworks = lambda used: None,
     ) -> None:
         """Serves watches; `read_changes(epoch)` reads from the primary database, each time, what changed after that
-        epoch. `note_uses` records used keys and `note_networks` their networks, and both return at once: no heartbeat
+        epoch. `record_uses` gets used keys and `record_networks` their networks, and both return at once: no heartbeat
         waits for them."""
         self._read_changes = read_changes
-        self._note_uses = note_uses
-        self._note_networks = note_networks
+        self._record_uses = record_uses
+        self._record_networks = record_networks
         self._clock = clock
         self._log = log
         self._silence_s = silence_s
@@ -116,7 +116,7 @@ class Watches:
         newest = _NewestPing()
         self._open.add(newest)
         # Pings are received during reads and sends: their order of arrival matters.
-        receiving = asyncio.create_task(newest.fill_from(pings, self._note_uses, self._note_networks))
+        receiving = asyncio.create_task(newest.fill_from(pings, self._record_uses, self._record_networks))
         try:
             while (ping := await self._next_ping(newest)) is not None:
                 read_at_us = to_micros(self._clock.now())

@@ -12,8 +12,8 @@ from services.auth.keys.rules.callers import Callers
 from services.auth.keys.rules.verifier import Verified, Verifier
 from services.auth.keys.rules.watch import Heartbeat, Ping, Watches
 from services.auth.keys.servicers.maintenance import MaintenanceMethods, to_maintenance
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 
 
 class AuthServicer(MaintenanceMethods, pb_grpc.AuthServiceServicer):

@@ -5,8 +5,8 @@ from services.auth.core.messages import LIMITS, given
 from services.auth.keys.records import CallerGrant
 from services.auth.keys.rules.callers import Callers
 from services.chassis.access_tokens import current_access
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 
 
 class CallerMethods:

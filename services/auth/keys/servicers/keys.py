@@ -18,8 +18,8 @@ from services.auth.keys.rules.keys import IssuedKey, Keys, ShownKey
 from services.auth.keys.servicers.callers import CallerMethods
 from services.auth.keys.store.keys import KeyChoice
 from services.chassis.access_tokens import current_access
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 
 SPEND_LIMITS: Final = ("day_nanos", "month_nanos", "total_nanos")
 

@@ -11,8 +11,8 @@ from services.auth.keys.records import MaintenanceNotice
 from services.auth.keys.store.epochs import put_maintenance, read_maintenance
 from services.chassis.access_tokens import current_access
 from services.chassis.changes import changes_between
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 
 
 class MaintenanceMethods(Domain):
@@ -48,8 +48,8 @@ class MaintenanceMethods(Domain):
             after = change(before)
             if after != before:
                 put_maintenance(connection, after)
-                told = changes_between(_retry_after(before), _retry_after(after))
-                self._audit.append(connection, action, by, changes=told)
+                changes = changes_between(_retry_after(before), _retry_after(after))
+                self._audit.append(connection, action, by, changes=changes)
             return after
 
         maintenance = await self._database.write(write)

@@ -51,20 +51,20 @@ def continue_epochs_after_restore(connection: sa.Connection, now_us: int) -> Non
     raise_epoch(connection, None)
 
 
-def note_peppers(connection: sa.Connection, noted: str) -> bool:
+def record_peppers(connection: sa.Connection, recorded: str) -> bool:
     """Records the peppers of a starting replica. If they differ from the last ones, callers are told to drop their
     caches; returns whether they do."""
-    if connection.execute(sa.select(epoch.c.peppers).with_for_update()).scalar_one() == noted:
+    if connection.execute(sa.select(epoch.c.peppers).with_for_update()).scalar_one() == recorded:
         return False
-    connection.execute(epoch.update().values(peppers=noted))
+    connection.execute(epoch.update().values(peppers=recorded))
     raise_epoch(connection, None)
     return True
 
 
 def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
     """Returns the versions recorded with other peppers, if keys made with those are not revoked."""
-    noted = str(connection.execute(sa.select(epoch.c.peppers)).scalar_one())
-    contradicted = peppers.contradicted_by(noted)
+    recorded = str(connection.execute(sa.select(epoch.c.peppers)).scalar_one())
+    contradicted = peppers.contradicted_by(recorded)
     query = sa.select(keys.c.pepper_version).distinct()
     query = query.where(keys.c.pepper_version.in_(contradicted), keys.c.revoked_at_us.is_(None))
     return sorted(connection.execute(query).scalars()) if contradicted else []

@@ -207,14 +207,14 @@ def _find_holder(
         limits=key.limits.or_else(account.limits),
         is_suspended=account.suspended_at_us is not None,
         grounding=account.grounding,
-        noted_peppers=row.peppers,
+        recorded_peppers=row.peppers,
         token_id=in_token.token_id if is_token else "",
         maintenance=epochs.to_maintenance(row),
     )
     return holder, row.value
 
 
-def note_uses(connection: sa.Connection, key_ids: Sequence[str], hour_us: int) -> None:
+def record_uses(connection: sa.Connection, key_ids: Sequence[str], hour_us: int) -> None:
     """Records that these keys were accepted in this hour. A later hour is never overwritten by an earlier one."""
     is_news = sa.or_(keys.c.last_used_hour_us.is_(None), keys.c.last_used_hour_us < hour_us)
     # Locked in a fixed order: replicas that record the same keys would otherwise deadlock.

@@ -18,7 +18,7 @@ from services.auth.core.times import MINUTE_US
 from services.auth.notices.records import Channel, Delivery, DeliveryState, OwnerNotice, Webhook
 from services.auth.notices.rules.webhook_client import CONNECTIONS_MOST, DeliveryFailed, WebhookClient
 from services.auth.notices.rules.words import SUBJECTS, advise
-from services.auth.notices.store.due_deliveries import Claimed, claim_due, note_outcome
+from services.auth.notices.store.due_deliveries import Claimed, claim_due, record_outcome
 from services.auth.sign_in.rules.mail import Mail
 from services.chassis.errors import LegatoError
 
@@ -106,7 +106,7 @@ class NoticeDelivery(Domain):
             state, next_us = DeliveryState.PENDING, self.now_us() + pause_us
         elif failure:
             self._log.warning("notice.given_up", name=delivery.channel.value)
-        await self._database.write(note_outcome, delivery.delivery_id, state, failure, next_us)
+        await self._database.write(record_outcome, delivery.delivery_id, state, failure, next_us)
 
     async def _post(self, delivery: Delivery, notice: OwnerNotice) -> None:
         webhook = await self._database.read(get, Webhook, delivery.recipient_id)

@@ -8,14 +8,14 @@ from services.auth.core.times import DAY_US, from_micros
 from services.auth.notices.records import Kind
 from services.auth.notices.rules.recording import NoticeRecorder
 from services.auth.notices.rules.words import id_of, make_notice
-from services.auth.notices.store.notices import expiring_keys, note_expiry
+from services.auth.notices.store.notices import expiring_keys, record_expiry
 
 # Before the expiry. The 1-day notice replaces the 7-day notice.
 DAYS: Final = (1, 7)
 AT_ONCE_MOST: Final = 200
 
 
-def note_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us: int) -> None:
+def record_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us: int) -> None:
     """Records the notices that are due."""
     for days in DAYS:
         found = expiring_keys(connection, now_us, now_us + days * DAY_US, days, AT_ONCE_MOST)
@@ -26,7 +26,7 @@ def note_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us:
                 connection,
                 make_notice(notice_id, key.account_id, Kind.KEY_EXPIRES_SOON, key.key_id, key.name, data, now_us),
             )
-        note_expiry(connection, [key.key_id for key in found], days)
+        record_expiry(connection, [key.key_id for key in found], days)
 
 
 def _rfc3339(moment: datetime) -> str:

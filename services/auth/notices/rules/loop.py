@@ -13,7 +13,7 @@ from services.auth.core.store.audit import forget_changes
 from services.auth.core.times import DAY_US, MINUTE_US
 from services.auth.notices.records import DeliveryState
 from services.auth.notices.rules.delivery import NoticeDelivery
-from services.auth.notices.rules.expiry import note_expiring_keys
+from services.auth.notices.rules.expiry import record_expiring_keys
 from services.auth.notices.rules.metering_outbox import take_over
 from services.auth.notices.rules.networks import FORGOTTEN_AFTER_US
 from services.auth.notices.rules.recording import NoticeRecorder
@@ -93,7 +93,7 @@ class NoticeLoop(Domain):
 
     def _look(self, connection: Connection, now_us: int) -> None:
         """Records keys that expire, and forgets what is old."""
-        note_expiring_keys(connection, self._recorder, now_us)
+        record_expiring_keys(connection, self._recorder, now_us)
         stored.forget_before(connection, now_us - KEPT_US, FORGOTTEN_AT_ONCE)
         forget_networks(connection, now_us - FORGOTTEN_AFTER_US)
         forget_changes(connection, now_us - KEPT_US)

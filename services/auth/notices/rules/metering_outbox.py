@@ -4,13 +4,13 @@ acknowledges it there.
 A crash in between brings it twice, and its id makes it one. Any number of replicas may do this at the same time.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from legato_protos.metering.v1 import outbox_pb2 as pb
 from services.auth.core.audit_log import AuditLog
 from services.auth.core.store import Connection
 from services.auth.core.store import audit as stored_audit
-from services.auth.notices.records import Kind, OwnerNotice
+from services.auth.notices.records import Kind, NoticeData, OwnerNotice
 from services.auth.notices.rules.recording import NoticeRecorder
 from services.auth.notices.rules.words import make_notice
 from services.auth.notices.store.notices import key_names
@@ -50,7 +50,7 @@ def _store(
     for notice in pending.notices:
         if notice.kind in _DATA:
             recorder.record(connection, _to_notice(notice, names.get(notice.key_id, notice.key_id)))
-    new = [change for change in pending.changes if stored_audit.note_change(connection, change.change_id, now_us)]
+    new = [change for change in pending.changes if stored_audit.record_change(connection, change.change_id, now_us)]
     for change in new:
         audit.append(
             connection,
@@ -71,16 +71,16 @@ def _to_notice(pending: pb.PendingNotice, key_name: str) -> OwnerNotice:
     return make_notice(pending.notice_id, pending.account_id, kind, pending.key_id, key_name, data, now_us)
 
 
-def _balance(notice: pb.PendingNotice) -> dict[str, Any]:
+def _balance(notice: pb.PendingNotice) -> NoticeData:
     return {**_amount("balance", notice.amount_nanos), **_amount("threshold", notice.threshold_nanos)}
 
 
-def _limit(notice: pb.PendingNotice) -> dict[str, Any]:
+def _limit(notice: pb.PendingNotice) -> NoticeData:
     amounts = {**_amount("spent", notice.amount_nanos), **_amount("limit", notice.threshold_nanos)}
     return {"period": notice.period, **amounts}
 
 
-def _amount(name: str, nanos: int) -> dict[str, Any]:
+def _amount(name: str, nanos: int) -> NoticeData:
     return {f"{name}_usd": format_usd(nanos), f"{name}_nanos": nanos}
 
 

@@ -58,7 +58,7 @@ class KeyNetworks(Reports[KeyNetwork]):
             found = next((each for each in self._digests(key_id, network) if each in networks), None)
             if found is not None:
                 if networks[found][1] <= now_us - DAY_US:
-                    stored.note_network(connection, key_id, found, now_us)
+                    stored.record_network(connection, key_id, found, now_us)
                 continue
             lately = sum(first_us > now_us - DAY_US for first_us, _ in networks.values())
             if len(networks) >= NETWORKS_MOST:

@@ -1,12 +1,12 @@
 """The words of notices: one sentence each. They name keys and figures, never anything that was in a chat."""
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from services.auth.core.times import from_micros
-from services.auth.notices.records import Kind, OwnerNotice
+from services.auth.notices.records import Kind, NoticeData, OwnerNotice
 from services.chassis.sentence import Sentence
 
 _PERIODS: Final = {"day": "daily", "month": "monthly", "total": "total"}
@@ -26,7 +26,7 @@ def id_of(*subject: str) -> str:
 
 
 def make_notice(
-    notice_id: str, account_id: str, kind: Kind, key_id: str, key_name: str, data: dict[str, Any], now_us: int
+    notice_id: str, account_id: str, kind: Kind, key_id: str, key_name: str, data: NoticeData, now_us: int
 ) -> OwnerNotice:
     body = {
         "id": notice_id,
@@ -43,23 +43,23 @@ def make_notice(
 
 def sentence_of(notice: OwnerNotice) -> Sentence:
     """Returns the summary as a sentence, for readers of another language."""
-    told = notice.content
-    return _summarise(notice.kind, told.key_name or told.key_id or "", told.data)
+    content = notice.content
+    return _summarise(notice.kind, content.key_name or content.key_id or "", content.data)
 
 
-def _summarise(kind: str, key: str, data: dict[str, Any]) -> Sentence:
+def _summarise(kind: str, key: str, data: NoticeData) -> Sentence:
     if kind == "balance.low":
         return Sentence("notice_low_balance", balance=data["balance_usd"], threshold=data["threshold_usd"])
     if kind == "spend_limit.reached":
-        limit = {"period": _PERIODS[data["period"]], "limit": data["limit_usd"]}
+        limit = {"period": _PERIODS[str(data["period"])], "limit": data["limit_usd"]}
         return (
             Sentence("key_spend_limit_reached", key=key, **limit) if key else Sentence("spend_limit_reached", **limit)
         )
     if kind == "spend_limit.near":
-        spent = {"period": _PERIODS[data["period"]], "limit": data["limit_usd"], "spent": data["spent_usd"]}
+        spent = {"period": _PERIODS[str(data["period"])], "limit": data["limit_usd"], "spent": data["spent_usd"]}
         return Sentence("key_spend_limit_near", key=key, **spent) if key else Sentence("spend_limit_near", **spent)
     if kind == "key.expires_soon":
-        return Sentence("notice_key_expires", key=key, day=data["expires_at"][:10])
+        return Sentence("notice_key_expires", key=key, day=str(data["expires_at"])[:10])
     if kind == "key.new_network":
         return Sentence("notice_key_network", key=key, network=data["network"])
     return Sentence("notice_test")

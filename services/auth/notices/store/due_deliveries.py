@@ -91,12 +91,12 @@ def claim_due(
         .where(notice_deliveries.c.delivery_id.in_([delivery.delivery_id for delivery in taken]))
         .values(next_attempt_at_us=lease_until_us, attempts=notice_deliveries.c.attempts + 1, attempted_at_us=now_us)
     )
-    told = sa.select(notices).where(notices.c.notice_id.in_({delivery.notice_id for delivery in taken}))
-    found = {notice.notice_id: notice for notice in find_all(connection, OwnerNotice, told)}
+    of_taken = sa.select(notices).where(notices.c.notice_id.in_({delivery.notice_id for delivery in taken}))
+    found = {notice.notice_id: notice for notice in find_all(connection, OwnerNotice, of_taken)}
     return [(delivery, found[delivery.notice_id]) for delivery in taken]
 
 
-def note_outcome(
+def record_outcome(
     connection: sa.Connection, delivery_id: str, state: DeliveryState, failure: str, next_attempt_at_us: int
 ) -> None:
     """Records how an attempt ended."""

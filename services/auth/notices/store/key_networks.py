@@ -40,7 +40,7 @@ def add_network(connection: sa.Connection, key_id: str, digest: bytes, pepper_ve
     return connection.execute(statement).first() is not None
 
 
-def note_network(connection: sa.Connection, key_id: str, digest: bytes, now_us: int) -> None:
+def record_network(connection: sa.Connection, key_id: str, digest: bytes, now_us: int) -> None:
     is_it = sa.and_(key_networks.c.key_id == key_id, key_networks.c.digest == digest)
     connection.execute(key_networks.update().where(is_it).values(last_used_at_us=now_us))
 

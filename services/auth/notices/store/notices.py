@@ -166,5 +166,5 @@ def expiring_keys(connection: sa.Connection, now_us: int, until_us: int, days: i
     return connection.execute(query).all()
 
 
-def note_expiry(connection: sa.Connection, key_ids: Collection[str], days: int) -> None:
+def record_expiry(connection: sa.Connection, key_ids: Collection[str], days: int) -> None:
     connection.execute(keys.update().where(keys.c.key_id.in_(key_ids)).values(expiry_noted_days=days))

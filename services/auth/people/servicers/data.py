@@ -20,8 +20,8 @@ from services.chassis.access_tokens import Access, AccountRole, current_access
 from services.chassis.database.erasing import empty_write_log
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 
 KEYS_ON_A_PAGE: Final = 1_000

@@ -31,8 +31,8 @@ from services.chassis.changes import Change
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 
 INVITATION_VALID_US: Final = 7 * DAY_US
@@ -91,8 +91,8 @@ class MemberMethods(Domain):
         names = await self._database.write(add)
         if names is not None:
             self._mail.invite(invitation.email, code, *names)
-        told = to_message(pb.Invitation, invitation)
-        return pb.InviteMemberResponse(invitation=told, code=code, is_mailed=names is not None)
+        shown = to_message(pb.Invitation, invitation)
+        return pb.InviteMemberResponse(invitation=shown, code=code, is_mailed=names is not None)
 
     @writes
     def CancelInvitation(

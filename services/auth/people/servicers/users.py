@@ -23,8 +23,8 @@ from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_recent
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 
 LINK_VALID_US: Final = 600_000_000

@@ -7,7 +7,7 @@ logged.
 import asyncio
 import html
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 from services.auth.core import codes
 from services.auth.core.parts import Domain, Parts, Sleep
@@ -91,7 +91,7 @@ class Mail(Domain):
         while self._sending:
             await asyncio.wait(self._sending)
 
-    def _begin(self, sending: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, sending: Coroutine[object, None, None]) -> None:
         if self._sender is None or len(self._sending) > WAITING_MOST:
             sending.close()
             if self._sender is not None:

@@ -204,7 +204,7 @@ class OidcIssuer:
             authenticated_at_us=None if token.auth_time is None else int(token.auth_time * 1e6),
         )
 
-    async def _signed_claims(self, id_token: str) -> Mapping[str, Any]:
+    async def _signed_claims(self, id_token: str) -> Mapping[str, object]:
         """Returns the claims of a token that one of the issuer's keys has signed. The first unknown key may be new."""
         from joserfc import jwt
         from joserfc.errors import BadSignatureError, InvalidKeyIdError

@@ -220,7 +220,7 @@ class OidcSignIn(Domain):
         if user is None or user.disabled_at_us is not None:
             return None
         if known is not None:
-            stored.note_identity_use(connection, known.identity_id, hour_of(now_us))
+            stored.record_identity_use(connection, known.identity_id, hour_of(now_us))
         if invitation is not None:
             self._sign_in.join(connection, invitation, user, client)
         opened = self._sign_in.open(connection, user, SignInMethod.OIDC, client, claims.authenticated_at_us)

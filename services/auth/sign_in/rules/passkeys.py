@@ -129,7 +129,7 @@ class Passkeys:
             # Another authenticator has used a copy of it.
             raise PasskeyRefused
         hour_us = hour_of(now_us)
-        stored.note_use(connection, passkey.passkey_id, data.counter, hour_us, is_backed_up=data.is_backed_up())
+        stored.record_use(connection, passkey.passkey_id, data.counter, hour_us, is_backed_up=data.is_backed_up())
         return replace(passkey, sign_count=data.counter)
 
     def _keep(self, connection: Connection, user_id: str | None, secret: bytes, origin: str, now_us: int) -> str:

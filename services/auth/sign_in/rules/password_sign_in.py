@@ -102,7 +102,7 @@ class PasswordSignIn(Domain):
         app = get(connection, Totp, user_id)
         secret = self._required_cipher().decrypt(app.secret, user_id) if app else None
         step = totp.matching_step(secret, code, self.now_us()) if secret else None
-        return step is not None and stored.note_totp_step(connection, user_id, step)
+        return step is not None and stored.record_totp_step(connection, user_id, step)
 
     async def set_password(self, by: Access, given: str, email: str) -> None:
         self._required_cipher()

@@ -94,10 +94,10 @@ class PasswordHashes:
         self._running += 1
         # Counted until the thread is done with it, even if it is no longer waited for.
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        running.add_done_callback(self._note_done)
+        running.add_done_callback(self._record_done)
         return await asyncio.shield(running)
 
-    def _note_done(self, done: "asyncio.Future[ResultT]") -> None:
+    def _record_done(self, done: "asyncio.Future[ResultT]") -> None:
         self._running -= 1
         if not done.cancelled():
             done.exception()

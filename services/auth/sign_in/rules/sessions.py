@@ -65,7 +65,7 @@ class Sessions(Domain):
         )
         digest = self._peppers.digest_code(codes.SESSION, token)
         stored.add_session(connection, session, digest, now_us - LIFE_US)
-        stored_users.note_seen(connection, user.user_id, hour_of(now_us))
+        stored_users.record_seen(connection, user.user_id, hour_of(now_us))
         [summary] = summarise(connection, [user])
         return SignedIn(token, session, summary)
 
@@ -93,7 +93,7 @@ class Sessions(Domain):
         [summary] = summarise(connection, [user])
         return SignedIn(token, replace(session, authenticated_at_us=now_us, last_seen_us=now_us), summary)
 
-    async def note_use(self, session: UserSession, token: str) -> str:
+    async def record_use(self, session: UserSession, token: str) -> str:
         """Records the use, at most once a minute. Returns a new token where one is due."""
         now_us = self.now_us()
         is_seen = now_us - session.last_seen_us < SEEN_EVERY_US
@@ -101,15 +101,15 @@ class Sessions(Domain):
             return ""
         new_token = codes.mint_session_token() if session.replace_due else ""
 
-        def note(connection: Connection) -> bool:
+        def record(connection: Connection) -> bool:
             stored.change_session(connection, session.session_id, last_seen_us=now_us)
-            stored_users.note_seen(connection, session.user_id, hour_of(now_us))
+            stored_users.record_seen(connection, session.user_id, hour_of(now_us))
             digest = self._peppers.digest_code(codes.SESSION, new_token)
             return bool(new_token) and stored.replace_token(
                 connection, session.session_id, self._digests(token), digest, now_us + PREVIOUS_VALID_US
             )
 
-        return new_token if await self._database.write(note) else ""
+        return new_token if await self._database.write(record) else ""
 
     @writes
     def sign_out(self, connection: Connection, token: str) -> None:

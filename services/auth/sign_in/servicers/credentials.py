@@ -14,8 +14,8 @@ from services.auth.sign_in.rules.password_sign_in import PasswordSignIn
 from services.auth.sign_in.rules.sign_in import SignIn
 from services.auth.sign_in.store import credentials as stored
 from services.auth.sign_in.store.passkeys import list_passkeys
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 
 
 class _Methods(Domain):

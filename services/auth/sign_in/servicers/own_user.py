@@ -26,8 +26,8 @@ from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_recent
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 
 RECOVERY_CODES: Final = 10

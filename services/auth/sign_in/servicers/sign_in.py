@@ -23,12 +23,11 @@ from services.auth.sign_in.servicers.credentials import SignInMethods
 from services.auth.sign_in.store.ways import summarise
 from services.chassis.access_tokens import Access, AccountRole, expiry_us
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
-from services.chassis.rpc.callers import Role, current_role
+from services.chassis.rpc.callers import Context, Role, current_role
 from services.chassis.rpc.messages import to_message, to_timestamp
-from services.chassis.rpc.server import Context
 
 # For so long, pages tell of a key that expired while it was used.
-EXPIRED_KEYS_TOLD_US: Final = 7 * DAY_US
+EXPIRED_KEYS_SHOWN_US: Final = 7 * DAY_US
 EXPIRED_KEYS_MOST: Final = 20
 
 
@@ -79,7 +78,7 @@ class SignInServicer(SignInMethods, pb_grpc.SignInServiceServicer):
         """Resolves a token to its user, with an access token for one of the user's accounts."""
         signer, token = self._sessions.require_signer(), request.session_token
         session, summary, memberships, account, expired = await self._look_up(token, request.account_id)
-        new_token = await self._sessions.note_use(session, token)
+        new_token = await self._sessions.record_use(session, token)
         is_operator = current_role.get() is not Role.CONSOLE and summary.user.is_operator
         account_id = account.account_id if account else ""
         access = Access(
@@ -121,7 +120,7 @@ class SignInServicer(SignInMethods, pb_grpc.SignInServiceServicer):
         [own] = chosen
         account = get(connection, Account, own.account_id)
         now_us, maker = self.now_us(), user.user_id if own.role is AccountRole.MEMBER else ""
-        since_us = now_us - EXPIRED_KEYS_TOLD_US
+        since_us = now_us - EXPIRED_KEYS_SHOWN_US
         expired = stored_keys.list_expired(connection, own.account_id, since_us, now_us, EXPIRED_KEYS_MOST, maker)
         return session, summary, memberships, account, expired
 

@@ -26,7 +26,7 @@ def put_totp(connection: sa.Connection, app: Totp) -> None:
     add(connection, app)
 
 
-def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
+def record_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
     """Records the use of a code; False if it, or a later one, was used before."""
     is_news = sa.and_(totp.c.user_id == user_id, totp.c.last_step < step)
     return connection.execute(totp.update().where(is_news).values(last_step=step)).rowcount == 1
@@ -43,7 +43,7 @@ def list_identities(connection: sa.Connection, user_id: str) -> list[OidcIdentit
     return find_all(connection, OidcIdentity, query.order_by(*order))
 
 
-def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:
+def record_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:
     is_it = oidc_identities.c.identity_id == identity_id
     connection.execute(oidc_identities.update().where(is_it).values(last_used_hour_us=hour_us))
 

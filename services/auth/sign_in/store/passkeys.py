@@ -18,7 +18,9 @@ def list_passkeys(connection: sa.Connection, user_id: str) -> list[Passkey]:
     return find_all(connection, Passkey, query.order_by(passkeys.c.created_at_us, passkeys.c.passkey_id))
 
 
-def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_us: int, *, is_backed_up: bool) -> None:
+def record_use(
+    connection: sa.Connection, passkey_id: str, sign_count: int, hour_us: int, *, is_backed_up: bool
+) -> None:
     values = {"sign_count": sign_count, "last_used_hour_us": hour_us, "is_backed_up": is_backed_up}
     connection.execute(passkeys.update().where(passkeys.c.passkey_id == passkey_id).values(**values))
 

@@ -1,7 +1,6 @@
 """Stores sessions, by the digests of their tokens."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -34,7 +33,7 @@ def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
     return find_all(connection, UserSession, query.order_by(sessions.c.created_at_us.desc()))
 
 
-def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:
+def change_session(connection: sa.Connection, session_id: str, **values: object) -> None:
     connection.execute(sessions.update().where(sessions.c.session_id == session_id).values(**values))
 
 

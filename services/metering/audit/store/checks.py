@@ -5,9 +5,9 @@ row that is missing on either side. Every check is a function of the rows that i
 of both, those since the last closed month. What was before is proved by its closing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
@@ -26,6 +26,7 @@ from services.metering.credit.store.tables import (
     spends,
     usage_hours,
 )
+from services.metering.store.schema import AnyQuery, AnyRow
 from services.rules.cost import MILLION
 from services.rules.usage import COLUMNS
 
@@ -75,12 +76,10 @@ _IS_OPENING: Final = account_closings.c.month_us == sa.bindparam("closed_month_u
 _IS_OPEN_HOUR: Final = usage_hours.c.hour_us >= OPEN_US
 
 
-def _booked(entries: sa.Select[Any]) -> sa.Subquery:
-    known = entries.where(ledger.c.request_id.not_in(PRUNED_IDS))
-    return sa.union_all(known, sa.select(ledger).where(WAS_CHARGED_BEFORE)).subquery()
-
-
 _OPEN_ENTRIES: Final = sa.select(ledger).where(IS_OPEN)
+_BOOKED: Final = sa.union_all(
+    _OPEN_ENTRIES.where(ledger.c.request_id.not_in(PRUNED_IDS)), sa.select(ledger).where(WAS_CHARGED_BEFORE)
+)
 ALL_ROWS: Final = BookRows(
     accounts,
     sa.select(account_closings).where(_IS_OPENING).subquery(),
@@ -88,7 +87,7 @@ ALL_ROWS: Final = BookRows(
     sa.select(holds).where(IS_LIVE).subquery(),
     claims,
     _OPEN_ENTRIES.subquery(),
-    _booked(_OPEN_ENTRIES),
+    _BOOKED.subquery(),
     sa.select(usage_hours).where(_IS_OPEN_HOUR).subquery(),
     usage_hours,
     spends,
@@ -127,22 +126,41 @@ def rows_of_account(account_id: str) -> BookRows:
     )
 
 
+# Builds the query for the rows that contradict others.
+Check = Callable[[BookRows], AnyQuery]
+
+
+class CheckParameters(TypedDict):
+    """The values of the checks' parameters."""
+
+    open_us: int
+    after_id: int
+    closed_month_us: int
+    # The requests that were charged before the period and resolved in it; and those of them whose charges were pruned.
+    crossing_ids: list[str]
+    pruned_ids: list[str]
+    summed_us: int
+    reported_to_id: int
+    # Of the checks of suspects alone.
+    suspect_ids: NotRequired[list[str]]
+
+
 class AuditScope(NamedTuple):
     """The period of an audit: everything since the last closed month."""
 
     period: OpenPeriod
-    # The values of the checks' parameters.
-    parameters: dict[str, Any]
+    parameters: CheckParameters
 
 
 def read_scope(connection: sa.Connection) -> AuditScope:
     """Finds the period, and the requests that were charged before it and resolved in it: their earlier charges are
     audited once more, unless they were pruned."""
     period, retention = read_open_period(connection), read_retention(connection)
-    crossing: list[Any] = []
+    crossing: list[tuple[str, int]] = []
     if period.closing is not None:
         is_crossing = (holds.c.resolved_at_us >= period.start_us, holds.c.counted_hour_us < period.start_us)
-        crossing = list(connection.execute(sa.select(holds.c.request_id, holds.c.counted_hour_us).where(*is_crossing)))
+        query = sa.select(holds.c.request_id, holds.c.counted_hour_us).where(*is_crossing)
+        crossing = [(request_id, hour_us) for request_id, hour_us in connection.execute(query)]
     pruned_before_us = retention.ledger_pruned_before_us
     return AuditScope(
         period,
@@ -158,7 +176,7 @@ def read_scope(connection: sa.Connection) -> AuditScope:
     )
 
 
-def unequal_sums(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
+def unequal_sums(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> AnyQuery:
     """Returns the key and the sums of its rows, unless they are zero."""
     sums = [sa.func.sum(both.c[name]) for name in names]
     labelled = [total.label(name) for total, name in zip(sums, names, strict=True)]
@@ -180,7 +198,7 @@ def _is_billed(entries: sa.FromClause) -> sa.ColumnElement[bool]:
     return unindexed_kind(entries).in_(BILLED)
 
 
-def uncovered_accounts(rows: BookRows) -> sa.Select[Any]:
+def uncovered_accounts(rows: BookRows) -> AnyQuery:
     """Returns account, balance and held, unless 0 <= held <= balance."""
     found = rows.accounts.c
     return sa.select(found.account_id, found.balance_nanos, found.held_nanos).where(
@@ -188,7 +206,7 @@ def uncovered_accounts(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def balances_against_ledger(rows: BookRows) -> sa.Select[Any]:
+def balances_against_ledger(rows: BookRows) -> AnyQuery:
     """Returns account, and the excess of its balance over that of the last closing and the sum of its entries since."""
     both = sa.union_all(
         sa.select(rows.accounts.c.account_id, rows.accounts.c.balance_nanos.label("nanos")),
@@ -198,7 +216,7 @@ def balances_against_ledger(rows: BookRows) -> sa.Select[Any]:
     return unequal_sums(both.subquery(), "account_id")
 
 
-def held_against_holds(rows: BookRows) -> sa.Select[Any]:
+def held_against_holds(rows: BookRows) -> AnyQuery:
     """Returns account, and the excess of its held credit over the sum of its live holds."""
     both = sa.union_all(
         sa.select(rows.accounts.c.account_id, rows.accounts.c.held_nanos.label("nanos")),
@@ -207,14 +225,14 @@ def held_against_holds(rows: BookRows) -> sa.Select[Any]:
     return unequal_sums(both.subquery(), "account_id")
 
 
-def unbalanced_entries(rows: BookRows) -> sa.Select[Any]:
+def unbalanced_entries(rows: BookRows) -> AnyQuery:
     """Returns kind and request of entries whose legs do not sum to zero, and the sum."""
     entry = rows.ledger.c
     legs = entry.customer_nanos + entry.revenue_nanos + entry.loss_nanos + entry.external_nanos
     return sa.select(entry.kind, entry.request_id, legs.label("nanos")).where(legs != 0)
 
 
-def repeated_entries(rows: BookRows) -> sa.Select[Any]:
+def repeated_entries(rows: BookRows) -> AnyQuery:
     """Returns kind and request of repeated bookings, and how often."""
     entry = rows.booked.c
     return (
@@ -224,7 +242,7 @@ def repeated_entries(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def repeated_counts(rows: BookRows) -> sa.Select[Any]:
+def repeated_counts(rows: BookRows) -> AnyQuery:
     """Returns request, and how many requests its charges were counted as, unless one."""
     entry = rows.booked.c
     return (
@@ -235,7 +253,7 @@ def repeated_counts(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def holds_against_ledger(rows: BookRows) -> sa.Select[Any]:
+def holds_against_ledger(rows: BookRows) -> AnyQuery:
     """Returns request, and the excess of its hold's charge, and loss, over its entries'."""
     hold, entry = rows.holds.c, rows.booked.c
     both = sa.union_all(
@@ -245,7 +263,7 @@ def holds_against_ledger(rows: BookRows) -> sa.Select[Any]:
     return unequal_sums(both.subquery(), "request_id", ("nanos", "lost"))
 
 
-def entries_on_other_terms(rows: BookRows) -> sa.Select[Any]:
+def entries_on_other_terms(rows: BookRows) -> AnyQuery:
     """Returns kind and request of entries whose terms differ from those of the request's hold."""
     entry, terms = rows.booked.c, ("account_id", "key_id", "class_id", "price_version")
     return (
@@ -256,13 +274,13 @@ def entries_on_other_terms(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def charged_voids(rows: BookRows) -> sa.Select[Any]:
+def charged_voids(rows: BookRows) -> AnyQuery:
     """Returns requests that are voided or still run, and yet charged."""
     hold = rows.holds.c
     return sa.select(hold.request_id, hold.state).where(hold.state.in_(("void", "held")), hold.charged_nanos != 0)
 
 
-def unbooked_settlements(rows: BookRows) -> sa.Select[Any]:
+def unbooked_settlements(rows: BookRows) -> AnyQuery:
     """Returns settled requests without any charge entry, not even of zero."""
     hold = rows.holds.c
     # Not a range of ids: SQLite is to find each by its request.
@@ -273,7 +291,7 @@ def unbooked_settlements(rows: BookRows) -> sa.Select[Any]:
     return query.order_by(hold.request_id)
 
 
-def claims_without_holds(rows: BookRows) -> sa.Select[Any]:
+def claims_without_holds(rows: BookRows) -> AnyQuery:
     """Returns account and request of claims whose request has no hold of that account."""
     claim = rows.claims.c
     is_its_hold = sa.and_(holds.c.request_id == claim.request_id, holds.c.account_id == claim.account_id)
@@ -285,7 +303,7 @@ def claims_without_holds(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
+def counters_against_ledger(rows: BookRows) -> AnyQuery:
     """Returns account, key, class and hour whose counters differ from its charges."""
     counter, entry = rows.usage_hours.c, rows.ledger.c
     keys, names = ("account_id", "key_id", "class_id", "hour_us"), ("requests", *COLUMNS)
@@ -300,7 +318,7 @@ def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
     return sa.select(*columns).group_by(*columns).having(differ).order_by(*columns)
 
 
-def overcharged_requests(rows: BookRows) -> sa.Select[Any]:
+def overcharged_requests(rows: BookRows) -> AnyQuery:
     """Returns request, and how much more it was charged than it cost."""
     entry = rows.booked.c
     return (
@@ -312,7 +330,7 @@ def overcharged_requests(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def entries_without_price(rows: BookRows) -> sa.Select[Any]:
+def entries_without_price(rows: BookRows) -> AnyQuery:
     """Returns kind, request, class and price version of entries by a price that does not exist."""
     entry = rows.booked.c
     return (
@@ -323,7 +341,9 @@ def entries_without_price(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def cost_expression(prompt_tokens: Any, cached_tokens: Any, completion_tokens: Any) -> sa.ColumnElement[int]:
+def cost_expression(
+    prompt_tokens: sa.ColumnElement[int], cached_tokens: sa.ColumnElement[int], completion_tokens: sa.ColumnElement[int]
+) -> sa.ColumnElement[int]:
     """Builds the cost of tokens. Prices are split at a million: whole products would overflow the integers."""
     parts = (
         (prompt_tokens - cached_tokens, prices.c.input_nanos_per_million),
@@ -335,7 +355,7 @@ def cost_expression(prompt_tokens: Any, cached_tokens: Any, completion_tokens: A
     return whole_nanos + (millionths + (MILLION - 1)) // MILLION
 
 
-def wrong_costs(rows: BookRows) -> sa.Select[Any]:
+def wrong_costs(rows: BookRows) -> AnyQuery:
     """Returns request, its booked amount, and the cost of its tokens by the price of its version, where they differ."""
     entry = rows.booked.c
     prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
@@ -355,16 +375,16 @@ def wrong_costs(rows: BookRows) -> sa.Select[Any]:
     )
 
 
-def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
+def spends_against_usage(rows: BookRows) -> AnyQuery:
     """Returns account and key whose counters of spending differ from usage, or from the live holds."""
     spend, usage, live = rows.spends.c, rows.all_usage_hours.c, rows.live_holds.c
 
-    def total(amount: sa.ColumnElement[int], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
+    def total(amount: sa.ColumnElement[int], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
         return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(*conditions).scalar_subquery()
 
-    def is_its_own(counted: Any) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    def is_its_own(rows_of: sa.FromClause) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
         """Returns what counts for a spend: of a key, also what keys spend that have replaced it."""
-        sharing = rows.spends.alias().c
+        sharing, counted = rows.spends.alias().c, rows_of.c
         is_replacement = sa.exists().where(
             sharing.account_id == counted.account_id,
             sharing.key_id == counted.key_id,
@@ -378,7 +398,7 @@ def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
     shared = rows.spends.alias().c.shared_spend_id
     is_shared = spend.spend_id.in_(sa.select(shared).where(shared != ""))
 
-    is_spent, is_held = is_its_own(usage), is_its_own(live)
+    is_spent, is_held = is_its_own(rows.all_usage_hours), is_its_own(rows.live_holds)
     differ = sa.or_(
         sa.and_(
             # The hours of an earlier day are summed up.
@@ -400,7 +420,7 @@ def expect_full_tables(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL work_mem = '{AUDIT_WORK_MEM}'")
 
 
-def stream(connection: sa.Connection, check: sa.Executable, parameters: dict[str, Any]) -> Iterator[sa.Row[Any]]:
+def stream(connection: sa.Connection, check: sa.Executable, parameters: CheckParameters) -> Iterator[AnyRow]:
     """Runs a check and streams its rows: the ledger need not fit into memory."""
     with connection.execution_options(yield_per=1000).execute(check, parameters) as rows:
         yield from rows

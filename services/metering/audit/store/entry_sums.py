@@ -7,15 +7,24 @@ What is not proved here is left to the checks: they decide, and write the line o
 """
 
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from services.metering.audit.store import checks
-from services.metering.audit.store.checks import ALL_ROWS, IS_OPEN, OPEN_US, AuditScope, BookRows, stream, unequal_sums
+from services.metering.audit.store.checks import (
+    ALL_ROWS,
+    IS_OPEN,
+    OPEN_US,
+    AuditScope,
+    BookRows,
+    Check,
+    stream,
+    unequal_sums,
+)
 from services.metering.credit.records import BILLED, CHARGES
 from services.metering.credit.store.tables import ledger, usage_hours
+from services.metering.store.schema import AnyQuery
 from services.rules.usage import COLUMNS
 
 # With more entries than this that are no plain charges, they are checked in the database.
@@ -29,7 +38,7 @@ _IS_COUNTED: Final = sa.and_(
 )
 
 
-def _compared_sums() -> sa.Select[Any]:
+def _compared_sums() -> AnyQuery:
     """Returns how many entries there are, how many counters were compared with theirs, and how many groups of entries
     differ from their counter. A group with anything unknown (NULL) differs."""
     # In the order of the counters' own key, so that those are read along it.
@@ -55,7 +64,7 @@ def _compared_sums() -> sa.Select[Any]:
     return query.select_from(groups.outerjoin(usage_hours, is_its_counter))
 
 
-def _other_entries() -> sa.Select[Any]:
+def _other_entries() -> AnyQuery:
     """Returns the entries that are no charges counted in the period, and those whose legs do not sum to zero."""
     entry = ledger.c
     legs = entry.customer_nanos + entry.revenue_nanos + entry.loss_nanos + entry.external_nanos
@@ -66,7 +75,7 @@ def _other_entries() -> sa.Select[Any]:
     return sa.select(*columns, legs.label("legs_nanos"), is_counted).where(IS_OPEN, is_listed)
 
 
-def _uncounted_sums(rows: BookRows) -> sa.Select[Any]:
+def _uncounted_sums(rows: BookRows) -> AnyQuery:
     """Returns account, and the excess of its balance over that of the last closing less what its counters say: the sum
     of its entries that are not counted."""
     hours = rows.usage_hours.c
@@ -91,7 +100,7 @@ class EntryScreen(NamedTuple):
     # The requests that were charged late, or at a loss.
     otherwise_billed: set[str]
     # The checks that would find nothing.
-    proved: frozenset[Callable[[BookRows], Any]]
+    proved: frozenset[Check]
     # Whether each grant and adjustment was booked once.
     are_credits_single: bool
 
@@ -117,7 +126,7 @@ def screen_entries(connection: sa.Connection, scope: AuditScope) -> EntryScreen:
         if not entry.is_counted:
             uncounted_nanos[entry.account_id] += entry.customer_nanos
     entries, compared, different = connection.execute(_COMPARED_SUMS, scope.parameters).one()
-    proved: set[Callable[[BookRows], Any]] = set()
+    proved: set[Check] = set()
     if are_balanced:
         proved.add(checks.unbalanced_entries)
     # Every group has its counter, and every counter has its group.

@@ -7,7 +7,7 @@ suspects: requests that were swept, charged late, or at a loss, and violations. 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -21,12 +21,14 @@ from services.metering.audit.store.checks import (
     WAS_CHARGED_BEFORE,
     AuditScope,
     BookRows,
+    CheckParameters,
     cost_expression,
     stream,
 )
 from services.metering.audit.store.entry_sums import LISTED_MOST, EntryScreen
 from services.metering.credit.records import BILLED
 from services.metering.credit.store.tables import holds, is_its_price, ledger, prices
+from services.metering.store.schema import AnyQuery
 
 # With more of them, all requests are suspects.
 SUSPECTS_MOST: Final = LISTED_MOST
@@ -59,7 +61,7 @@ def _is_plain() -> sa.ColumnElement[bool]:
     return sa.or_(is_charged_right, is_free)
 
 
-def _suspicious_holds() -> sa.Select[Any]:
+def _suspicious_holds() -> AnyQuery:
     """Returns request, whether it is settled, and whether it has a charge."""
     is_its_charge = sa.and_(
         ledger.c.kind == _CHARGE, ledger.c.request_id == holds.c.request_id, ledger.c.recorded_at_us >= OPEN_US
@@ -134,7 +136,7 @@ SUSPECT_ROWS: Final = _suspect_rows()
 CREDIT_ROWS: Final = ALL_ROWS._replace(booked=sa.select(ledger).where(IS_OPEN, ledger.c.kind.not_in(BILLED)).subquery())
 
 
-def portions(suspects: Sequence[str], scope: AuditScope) -> Iterator[dict[str, Any]]:
+def portions(suspects: Sequence[str], scope: AuditScope) -> Iterator[CheckParameters]:
     """Yields the parameters of the checks, for some suspects at a time."""
     for start in range(0, len(suspects), SUSPECTS_AT_ONCE):
-        yield scope.parameters | {"suspect_ids": list(suspects[start : start + SUSPECTS_AT_ONCE])}
+        yield {**scope.parameters, "suspect_ids": list(suspects[start : start + SUSPECTS_AT_ONCE])}

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
-from services.metering.audit.store.checks import IS_OPEN, AuditScope, stream
+from services.metering.audit.store.checks import IS_OPEN, AuditScope, CheckParameters, stream
 from services.metering.credit.calendar import day_start_us
 from services.metering.credit.records import DAY_US
 from services.metering.credit.store.closings import DISORDER_US, find_last_id_before
@@ -53,11 +53,11 @@ def recent_scope(connection: sa.Connection, scope: AuditScope) -> AuditScope:
     yesterday_us = read_now_us(connection) // DAY_US * DAY_US - DAY_US
     if yesterday_us <= scope.parameters["open_us"]:
         return scope
-    period = {"open_us": yesterday_us, "after_id": find_last_id_before(connection, yesterday_us)}
-    return scope._replace(parameters=scope.parameters | period)
+    after_id = find_last_id_before(connection, yesterday_us)
+    return scope._replace(parameters={**scope.parameters, "open_us": yesterday_us, "after_id": after_id})
 
 
-def wrong_days(connection: sa.Connection, parameters: dict[str, Any]) -> Iterator[WrongDay]:
+def wrong_days(connection: sa.Connection, parameters: CheckParameters) -> Iterator[WrongDay]:
     """Returns the sums that differ from those of their entries, day by day: so an audit has two days in memory."""
     days: defaultdict[int, _Sums] = defaultdict(_new_sums)
     compared: set[int] = set()

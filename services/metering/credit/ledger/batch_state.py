@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import add
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from services.chassis.changes import Change, to_json
 from services.metering.credit.ledger.holds import charged_hour_us
@@ -121,7 +121,7 @@ class BatchState:
             self.entries.append(effect.entry)
             if isinstance(operation, CreditOperation):
                 self._credits[effect.entry.kind, operation.operation_id] = effect.entry
-                self._tell_credit(operation)
+                self._record_credit(operation)
         if effect.repayment is not None:
             self.entries.append(effect.repayment)
         if effect.owed is not None:
@@ -131,15 +131,17 @@ class BatchState:
         if effect.change is not None:
             self.changes.append(effect.change)
 
-    def _tell_credit(self, operation: CreditOperation) -> None:
+    def _record_credit(self, operation: CreditOperation) -> None:
         if isinstance(operation, Grant | Adjust) and operation.is_by_command_line:
             action: Literal["credit.granted", "credit.adjusted"] = (
                 "credit.granted" if isinstance(operation, Grant) else "credit.adjusted"
             )
-            told = to_json([Change("amount_nanos", None, operation.amount_nanos)])
-            self.changes.append(AccountChange(action, operation.account_id, "", *COMMAND_LINE, self.now_us, told))
+            changes_json = to_json([Change("amount_nanos", None, operation.amount_nanos)])
+            self.changes.append(
+                AccountChange(action, operation.account_id, "", *COMMAND_LINE, self.now_us, changes_json)
+            )
 
-    def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
+    def _context(self, operation: Operation[object], account: AccountBalance, hold: Hold | None) -> RuleContext:
         booked, returned, claim, claimant, live_holds, key_id, hour_us = None, None, None, None, 0, "", None
         returned_owed_nanos = 0
         if isinstance(operation, CreditOperation):

@@ -85,7 +85,11 @@ class RetentionState(NamedTuple):
     reported_to_id: int
 
 
-def to_line(row: Iterable[Any]) -> bytes:
+# The values of an entry's columns, in their order.
+EntryRow = Sequence[Any]
+
+
+def to_line(row: Iterable[object]) -> bytes:
     return _encoder.encode(tuple(row)) + b"\n"
 
 
@@ -101,7 +105,7 @@ class EntriesDigest:
         self.entries = 0
         self.sums = [0, 0, 0, 0]
 
-    def add(self, rows: Sequence[Sequence[Any]]) -> bytes:
+    def add(self, rows: Sequence[EntryRow]) -> bytes:
         """Adds rows of the table; returns their text."""
         text = _encoder.encode_lines([self._hashed(row) for row in rows] if self._has_added else rows)
         for leg, column in enumerate(self._legs):
@@ -110,7 +114,7 @@ class EntriesDigest:
         self.entries += len(rows)
         return text
 
-    def _hashed(self, row: Sequence[Any]) -> Sequence[Any]:
+    def _hashed(self, row: EntryRow) -> EntryRow:
         return row if any(row[self._first_columns :]) else row[: self._first_columns]
 
     def hexdigest(self) -> str:

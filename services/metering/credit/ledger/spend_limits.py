@@ -65,8 +65,10 @@ def _effect(
     limits = SpendLimits() if known is None else known.limits
     change = None
     if spend.limits != limits and operation.changed_by is not None:
-        told = to_json(changes_between(limits.settings, spend.limits.settings))
-        change = AccountChange("spend_limits.changed", account_id, key_id, *operation.changed_by, context.now_us, told)
+        changes_json = to_json(changes_between(limits.settings, spend.limits.settings))
+        change = AccountChange(
+            "spend_limits.changed", account_id, key_id, *operation.changed_by, context.now_us, changes_json
+        )
     return Effect(
         replace(spend, key_id=key_id),
         replace(context.account, has_spend_limits=True),

@@ -4,7 +4,7 @@ from legato_protos.metering.v1 import notices_pb2 as pb
 from legato_protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.metering.credit.ledger.notices import NoticeRules
 from services.metering.credit.messages import current_user

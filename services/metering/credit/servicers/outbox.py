@@ -6,8 +6,8 @@ from legato_protos.metering.v1 import outbox_pb2 as pb
 from legato_protos.metering.v1 import outbox_pb2_grpc
 from services.chassis.changes import from_changes, from_json
 from services.chassis.database.database import Database
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.metering.credit.store.outbox import (
     acknowledge_changes,

@@ -5,7 +5,7 @@ from legato_protos.metering.v1 import payment_booking_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.metering.credit import messages
 from services.metering.credit.batch import Writer

@@ -3,7 +3,7 @@
 from legato_protos.metering.v1 import staged_files_pb2 as pb
 from legato_protos.metering.v1 import staged_files_pb2_grpc
 from services.chassis.database.database import Database
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.metering.credit.store.staged_files import ROUTES, report_version
 from services.metering.messages import invalid

@@ -37,8 +37,8 @@ def set_threshold(
     before_nanos = read_threshold(connection, account_id)
     if low_balance_nanos != before_nanos:
         now_us = read_now_us(connection)
-        told = to_json([Change("low_balance_nanos", before_nanos, low_balance_nanos)])
-        change = AccountChange("low_balance.changed", account_id, "", *changed_by, now_us, told)
+        changes_json = to_json([Change("low_balance_nanos", before_nanos, low_balance_nanos)])
+        change = AccountChange("low_balance.changed", account_id, "", *changed_by, now_us, changes_json)
         add_changes(connection, [change])
     open_account(connection, account_id)
     is_meant = accounts.c.account_id == account_id

@@ -6,7 +6,7 @@ is conditional on the state it was computed from, and must find it.
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple, replace
@@ -78,14 +78,15 @@ from services.rules.usage import COLUMNS
 Step = Literal["read", "written", "committed"]
 
 
-def reach(step: Step, operations: Iterable[Operation[Any]]) -> None:
+def reach(step: Step, operations: Iterable[Operation[object]]) -> None:
     """Hits the failpoint of each kind of operation in the batch, once per batch."""
     if failpoints.watched:
         for kind in dict.fromkeys(type(operation) for operation in operations):
             failpoints.hit(f"metering.{kind.__name__.lower()}.{step}")
 
 
-Outcome = Any | LegatoError
+# The answer to an operation, or the error that refuses it.
+Outcome = object
 
 # All sessions lock in the same order, so that two batches never deadlock.
 _LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock="FOR UPDATE")
@@ -151,7 +152,7 @@ class ConcurrentChange(Exception):
 
 def write_operations(
     connection: sa.Connection,
-    operations: Sequence[Operation[Any]],
+    operations: Sequence[Operation[object]],
     prices: Prices,
     life_us: int,
     *,
@@ -188,7 +189,7 @@ def write_operations(
     return outcomes
 
 
-def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> frozenset[str]:
+def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[object]]) -> frozenset[str]:
     """Returns the accounts that another session has locked, and locks all others."""
     account_ids = {operation.account_id for operation in operations}
     missing_ids = account_ids.difference(row[0] for row in _LOCK_FREE_ACCOUNTS.run(connection, account_ids))
@@ -199,7 +200,7 @@ def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[
 class _Wanted:
     """Holds what the operations of a batch need from the database."""
 
-    def __init__(self, operations: Iterable[Operation[Any]]) -> None:
+    def __init__(self, operations: Iterable[Operation[object]]) -> None:
         self.account_ids: set[str] = set()
         self.request_ids: set[str] = set()
         self.credit_ids: list[str] = []
@@ -224,7 +225,9 @@ class _Wanted:
                 self.sets_limits |= isinstance(operation, SetSpendLimits)
 
 
-def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> BatchState:
+def _read(
+    connection: sa.Connection, operations: Sequence[Operation[object]], prices: Prices, life_us: int
+) -> BatchState:
     wanted = _Wanted(operations)
     locked = _LOCK_ACCOUNTS.of(connection, wanted.account_ids)
     now: Query = now_us_query(connection), ()
@@ -284,7 +287,7 @@ def _read_credits(connection: sa.Connection, wanted: _Wanted, accounts: Iterable
     return found
 
 
-def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
+def _count_live(connection: sa.Connection, operations: Sequence[Operation[object]]) -> dict[LiveKey, int]:
     """Counts the live holds of keys with a limit. Their accounts are locked: none is added meanwhile."""
     counts = {
         LiveKey(operation.account_id, operation.key_id): 0
@@ -399,5 +402,4 @@ _FORGET: Final = sa.delete(claims).where(sa.tuple_(claims.c.account_id, claims.c
 def forget_claims(connection: sa.Connection, most: int) -> int:
     """Deletes the oldest first; returns how many."""
     values = {"claimed_before_us": read_now_us(connection) - CLAIM_LIFE_US, "most": most}
-    forgotten: sa.CursorResult[Any] = connection.execute(_FORGET, values)
-    return forgotten.rowcount
+    return connection.execute(_FORGET, values).rowcount

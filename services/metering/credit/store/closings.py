@@ -1,13 +1,13 @@
 """Reads and writes closings of months, and the rows that they are made of."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
 from services.metering.credit.calendar import CalendarMonth, month_of
-from services.metering.credit.ledger.closings import AccountClosing, Closing, RetentionState
+from services.metering.credit.ledger.closings import AccountClosing, Closing, EntryRow, RetentionState
 from services.metering.credit.records import CHARGES, DAY_US
 from services.metering.credit.store.tables import account_closings, closings, ledger, retention
 from services.metering.store.schema import total
@@ -112,7 +112,7 @@ def _is_in(entries: EntryRange) -> list[sa.ColumnElement[bool]]:
     ]
 
 
-def read_month_entries(connection: sa.Connection, entries: EntryRange, most: int) -> list[tuple[Any, ...]]:
+def read_month_entries(connection: sa.Connection, entries: EntryRange, most: int) -> list[EntryRow]:
     """Returns the first rows of the table, in the order of their ids."""
     if connection.dialect.name == "postgresql":
         # A new partition has no statistics yet: each portion would be searched for in all of it.
@@ -185,9 +185,7 @@ def delete_drafts(connection: sa.Connection, month: CalendarMonth, most: int) ->
     account_id = account_closings.c.account_id
     is_of_month = account_closings.c.month_us == month.start_us
     some = sa.select(account_id).where(is_of_month).limit(most)
-    deleted: sa.CursorResult[Any] = connection.execute(
-        sa.delete(account_closings).where(is_of_month, account_id.in_(some))
-    )
+    deleted = connection.execute(sa.delete(account_closings).where(is_of_month, account_id.in_(some)))
     return deleted.rowcount
 
 

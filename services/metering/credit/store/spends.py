@@ -3,7 +3,7 @@
 import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from msgspec.structs import astuple, replace
@@ -81,7 +81,7 @@ _LOCK: Final = Lookup("SELECT account_id FROM accounts", "account_id", lock="FOR
 
 def read_spends(
     connection: sa.Connection,
-    operations: Sequence[Operation[Any]],
+    operations: Sequence[Operation[object]],
     found_accounts: Iterable[AccountBalance],
     found_holds: Iterable[Hold],
 ) -> list[Spend]:
@@ -111,7 +111,7 @@ def _read_shared(connection: sa.Connection, found: Mapping[str, Spend]) -> list[
 
 
 def read_new_spends(
-    connection: sa.Connection, operations: Iterable[Operation[Any]], found: Iterable[Spend], now_us: int
+    connection: sa.Connection, operations: Iterable[Operation[object]], found: Iterable[Spend], now_us: int
 ) -> list[Spend]:
     """Sums up what accounts and keys have spent that get their first limits."""
     found_ids = {spend.spend_id for spend in found}
@@ -145,7 +145,7 @@ def _counted(connection: sa.Connection, account_id: str, found: Collection[Spend
         .group_by(holds.c.key_id)
     )
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_COUNTERS))
-    rows: list[tuple[str, list[Any]]] = [(key_id, [*parts, 0]) for key_id, *parts in connection.execute(spent)]
+    rows: list[tuple[str, list[int]]] = [(key_id, [*parts, 0]) for key_id, *parts in connection.execute(spent)]
     rows += [(key_id, [0, 0, 0, nanos]) for key_id, nanos in connection.execute(held)]
     for key_id, parts in rows:
         for subject_id in (spend_id(account_id, WHOLE_ACCOUNT), subject_ids.get(key_id)):
@@ -185,7 +185,7 @@ def list_limited_accounts(connection: sa.Connection) -> list[str]:
 
 def read_past_spends(
     connection: sa.Connection,
-    operations: Sequence[Operation[Any]],
+    operations: Sequence[Operation[object]],
     found_holds: Iterable[Hold],
     found: Iterable[Spend],
     now_us: int,
@@ -207,7 +207,7 @@ def read_past_spends(
     return sums
 
 
-def _shared_ids(own_id: str, found: Iterable[Spend], operations: Iterable[Operation[Any]]) -> set[str]:
+def _shared_ids(own_id: str, found: Iterable[Spend], operations: Iterable[Operation[object]]) -> set[str]:
     """Returns the spends that a key shares, or may share when an operation of the batch was applied."""
     shared = {spend.spend_id: spend.shared_spend_id or spend.spend_id for spend in found}
     ids = {

@@ -2,8 +2,8 @@
 
 from legato_protos.metering.v1 import model_shares_pb2 as pb
 from legato_protos.metering.v1 import model_shares_pb2_grpc
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.metering.limits.model_shares import ModelShareStore, ShareClaim
 from services.metering.messages import invalid

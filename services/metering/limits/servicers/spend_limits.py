@@ -6,7 +6,7 @@ from legato_protos.metering.v1 import spend_limits_pb2 as pb
 from legato_protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.rpc.access_check import require_no_key
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.metering.credit.batch import Writer

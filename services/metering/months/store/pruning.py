@@ -1,12 +1,13 @@
 """Deletes rows of closed months in small portions, and leases the right to do so to one process."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
 from services.metering.credit.calendar import CalendarMonth
+from services.metering.credit.ledger.closings import EntryRow
 from services.metering.credit.store.batches import ADD_TO_COUNTERS
 from services.metering.credit.store.tables import (
     COUNTED,
@@ -36,7 +37,7 @@ def lease(connection: sa.Connection, holder: str, life_us: int) -> bool:
     """Takes the lease, or renews it; returns whether the holder has it."""
     now_us = read_now_us(connection)
     is_free = sa.or_(retention.c.lease_holder == holder, retention.c.lease_until_us < now_us)
-    taken: sa.CursorResult[Any] = connection.execute(
+    taken = connection.execute(
         sa.update(retention).where(is_free).values(lease_holder=holder, lease_until_us=now_us + life_us)
     )
     return taken.rowcount == 1
@@ -64,7 +65,7 @@ def find_old_holds(connection: sa.Connection, after_id: str, before_us: int, mos
 
 
 def delete_holds(connection: sa.Connection, request_ids: Sequence[str], before_us: int) -> int:
-    deleted: sa.CursorResult[Any] = connection.execute(
+    deleted = connection.execute(
         sa.delete(holds).where(
             holds.c.request_id.in_(request_ids),
             holds.c.state.in_(_PRUNED_STATES),
@@ -74,7 +75,7 @@ def delete_holds(connection: sa.Connection, request_ids: Sequence[str], before_u
     return deleted.rowcount
 
 
-def keep_credits(connection: sa.Connection, rows: Sequence[Sequence[Any]], columns: Sequence[str]) -> None:
+def keep_credits(connection: sa.Connection, rows: Sequence[EntryRow], columns: Sequence[str]) -> None:
     """Keeps the ids of grants and adjustments among entries that will be deleted."""
     places = [columns.index(name) for name in _CREDIT_COLUMNS]
     kind = columns.index("kind")
@@ -87,7 +88,7 @@ def delete_entries(connection: sa.Connection, before_us: int, last_id: int, most
     """Deletes some entries that were marked as pruned, in SQLite; returns how many. None has an id after `last_id`."""
     is_pruned = sa.and_(ledger.c.entry_id <= last_id, ledger.c.recorded_at_us < before_us)
     some = sa.select(ledger.c.entry_id).where(is_pruned).order_by(ledger.c.entry_id).limit(most)
-    deleted: sa.CursorResult[Any] = connection.execute(sa.delete(ledger).where(ledger.c.entry_id.in_(some)))
+    deleted = connection.execute(sa.delete(ledger).where(ledger.c.entry_id.in_(some)))
     # SQLite gives the ids after the last that is left once more. Entries with these are not summed up by model yet.
     newest_id = sa.select(sa.func.coalesce(sa.func.max(ledger.c.entry_id), 0)).scalar_subquery()
     connection.execute(
@@ -123,7 +124,7 @@ def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: C
     delete_hours(connection, account_ids, month.start_us, month.ends_us)
     if not rows:
         return 0
-    deleted: sa.CursorResult[Any] = connection.execute(sa.delete(usage_hours).where(is_other_hour(usage_hours)))
+    deleted = connection.execute(sa.delete(usage_hours).where(is_other_hour(usage_hours)))
     # Triggers have left its sums at zero.
     connection.execute(sa.delete(account_hours).where(is_other_hour(account_hours)))
     ADD_TO_COUNTERS.run(connection, [(*row[:3], month.start_us, *row[3:]) for row in rows])

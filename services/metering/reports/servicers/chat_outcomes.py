@@ -3,7 +3,7 @@
 from legato_protos.metering.v1 import chat_outcomes_pb2 as pb
 from legato_protos.metering.v1 import chat_outcomes_pb2_grpc
 from services.chassis.database.database import Database
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.metering.reports.chat_outcomes import report_outcomes
 from services.metering.reports.messages.chat_outcomes import from_outcomes, to_outcomes_query
 

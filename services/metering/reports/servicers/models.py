@@ -3,7 +3,7 @@
 from legato_protos.metering.v1 import reports_pb2 as pb
 from legato_protos.metering.v1 import reports_pb2_grpc
 from services.chassis.database.database import Database
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.metering.reports.messages.models import from_report, to_report_query
 from services.metering.reports.models import read_report
 

@@ -1,14 +1,14 @@
 """Reads the statistics of one account: of some keys, or of all keys together."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from services.metering.reports.additions import NOTHING
 from services.metering.reports.spans import Span
 from services.metering.reports.store.tables import OUTCOMES, usage_days
-from services.metering.store.schema import total
+from services.metering.store.schema import AnyQuery, AnyRow, total
 
 _ROW: Final = usage_days.c
 _IS_MEANT: Final = (
@@ -59,28 +59,30 @@ def read_requests(
     connection: sa.Connection, account_id: str, starts: Starts, key_ids: Sequence[str] = ()
 ) -> Iterable[tuple[int, str, int]]:
     """Returns rows of start, class, and how many requests were charged: of these keys, or of all."""
-    return _read(connection, _REQUESTS, account_id, starts, key_ids, of_key=bool(key_ids))
+    rows = _read(connection, _REQUESTS, account_id, starts, key_ids, of_key=bool(key_ids))
+    return ((start_us, class_id, requests) for start_us, class_id, requests in rows)
 
 
 def read_key_costs(connection: sa.Connection, account_id: str, starts: Starts) -> Iterable[tuple[str, int, int]]:
     """Returns rows of key, requests and what was charged for them; there may be several rows of a key."""
-    return _read(connection, _COSTS, account_id, starts, of_key=True)
+    rows = _read(connection, _COSTS, account_id, starts, of_key=True)
+    return ((key_id, requests, charged_nanos) for key_id, requests, charged_nanos in rows)
 
 
-def _to_row(row: Sequence[Any]) -> OutcomesRow:
+def _to_row(row: AnyRow) -> OutcomesRow:
     start_us, key_id, class_id, *outcomes = row
     return OutcomesRow(start_us, key_id, class_id, tuple(outcomes))
 
 
 def _read(
     connection: sa.Connection,
-    query: sa.Select[Any],
+    query: AnyQuery,
     account_id: str,
     starts: Starts,
     key_ids: Sequence[str] = (),
     *,
     of_key: bool,
-) -> Iterable[Any]:
+) -> Iterable[AnyRow]:
     if key_ids:
         query = query.where(_IS_OF_KEYS)
     for span, starts_us in starts.items():

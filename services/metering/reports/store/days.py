@@ -8,7 +8,7 @@ wait for. Who adds to the sums locks that note.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -18,6 +18,7 @@ from services.metering.reports.additions import NOTHING, SUMMED, Addition, Count
 from services.metering.reports.spans import SPANS, Span, span_start_us
 from services.metering.reports.store.entries import SUMMED_ENTRIES, force_index_plans, to_entry
 from services.metering.reports.store.tables import OUTCOMES, USAGE_DAY, usage_days
+from services.metering.store.schema import AnyRow
 from services.metering.store.sets import insert_rows
 
 # Longer than any transaction: an entry with a lower id may be committed after one with a higher id.
@@ -84,7 +85,7 @@ def _add(connection: sa.Connection, additions: Iterable[Addition]) -> None:
     )
 
 
-def _read_outcomes(connection: sa.Connection, of_key: bool, span: Span, keys: Sequence[DayKey]) -> Sequence[Any]:
+def _read_outcomes(connection: sa.Connection, of_key: bool, span: Span, keys: Sequence[DayKey]) -> Sequence[AnyRow]:
     """Returns rows of the accounts at the times of some keys, those among them."""
     values = {"of_key": of_key, "span": span, "starts_us": list({key.start_us for key in keys})}
     return connection.execute(_OUTCOMES, values | {"account_ids": list({key.account_id for key in keys})}).all()
@@ -120,7 +121,7 @@ def read_summed_us(connection: sa.Connection) -> int:
 
 def delete_hours(connection: sa.Connection, account_ids: Sequence[str], start_us: int, end_us: int) -> int:
     """Deletes the hours of a period, whose days and months stay; returns how many rows."""
-    deleted: sa.CursorResult[Any] = connection.execute(
+    deleted = connection.execute(
         sa.delete(usage_days).where(is_hour_in(start_us, end_us), usage_days.c.account_id.in_(account_ids))
     )
     return deleted.rowcount

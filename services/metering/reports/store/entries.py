@@ -1,13 +1,14 @@
 """Reads the entries of the ledger that statistics are made of, and those that they do not have yet."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import sqlalchemy as sa
 
 from services.metering.credit.records import CHARGES
 from services.metering.credit.store.tables import holds, ledger, retention
 from services.metering.reports.additions import Addition, SummedEntry, additions_of
+from services.metering.store.schema import AnyRow
 from services.rules.usage import COLUMNS, Usage
 
 _OF_HOLD: Final = ("model_calls", "first_token_ms", "duration_ms", "end")
@@ -35,7 +36,7 @@ _RECENT: Final = SUMMED_ENTRIES.limit(_MOST)
 _RECENT_OF_ACCOUNT: Final = SUMMED_ENTRIES.where(ledger.c.account_id == sa.bindparam("account_id")).limit(_MOST)
 
 
-def to_entry(row: Any) -> SummedEntry:
+def to_entry(row: AnyRow) -> SummedEntry:
     return SummedEntry._make((*row[: len(_NAMES)], Usage(*row[len(_NAMES) :])))
 
 
@@ -53,7 +54,7 @@ def read_recent(connection: sa.Connection, most: int, account_id: str = "") -> l
     return None if len(rows) > most else [*_all_additions(rows)]
 
 
-def _all_additions(rows: Any) -> Iterator[Addition]:
+def _all_additions(rows: Iterable[AnyRow]) -> Iterator[Addition]:
     for row in rows:
         yield from additions_of(to_entry(row))
 

@@ -5,6 +5,7 @@ booked, counters in that of the request's first one: such late charges are few, 
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from services.metering.reports.spans import starts_of
 from services.metering.reports.store.entries import read_recent
 from services.metering.reports.store.tables import usage_days
 from services.metering.reports.store.usage import ACCOUNT_ID, END_US, REPORTED, START_US, is_in_period
-from services.metering.store.schema import total
+from services.metering.store.schema import AnyQuery, total
 from services.rules.usage import COLUMNS
 
 # Behind more entries than these, as after an upgrade, the counters are added up.
@@ -46,12 +47,12 @@ def read_key_sums(connection: sa.Connection, account_id: str, start_us: int, end
     return {key_id: each for key_id, each in sums.items() if key_id and any(each)}
 
 
-def _add_all(sums: defaultdict[str, KeySums], rows: Any) -> None:
+def _add_all(sums: defaultdict[str, KeySums], rows: Iterable[Sequence[Any]]) -> None:
     for key_id, *added in rows:
         sums[key_id] = tuple(map(add, sums[key_id], added))
 
 
-def _row_of(addition: Addition) -> tuple[Any, ...]:
+def _row_of(addition: Addition) -> tuple[str | int, ...]:
     return (addition.group.key_id, *(addition.sums.get(name, 0) for name in _SUMS))
 
 
@@ -72,7 +73,7 @@ _SUMMED: Final = (
 )
 
 
-def _moved() -> sa.Select[Any]:
+def _moved() -> AnyQuery:
     """Returns what late charges add to a period as they are counted, without what they add as they were booked."""
     entry = ledger.c
     is_counted = sa.and_(entry.hour_us >= START_US, entry.hour_us < END_US)

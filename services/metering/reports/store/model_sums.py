@@ -18,6 +18,8 @@ GROUPS: Final = {
 }
 # The sums of one group, by column.
 Sums = dict[str, int]
+# What an entry counts for, under the names of `GROUPS`.
+Labels = dict[str, Any]
 
 
 class DayFilter(NamedTuple):
@@ -54,9 +56,7 @@ def read_sums(
     return {group: dict(zip(SUMMED, sums, strict=True)) for group, sums in found if any(sums) or not groups}
 
 
-def read_recent_sums(
-    connection: sa.Connection, chosen: DayFilter, most: int
-) -> list[tuple[dict[str, Any], Sums]] | None:
+def read_recent_sums(connection: sa.Connection, chosen: DayFilter, most: int) -> list[tuple[Labels, Sums]] | None:
     """Returns what the entries add that the statistics do not have yet, each with all that groups are made of; None if
     there are more than `most` entries."""
     recent = read_recent(connection, most)
@@ -66,10 +66,10 @@ def read_recent_sums(
     return [each for each in described if _is_chosen(chosen, each[0])]
 
 
-def _labels_of(addition: Addition) -> dict[str, Any]:
+def _labels_of(addition: Addition) -> Labels:
     return {"day_us": day_start_us(addition.at_us), **addition.group._asdict()}
 
 
-def _is_chosen(chosen: DayFilter, labels: dict[str, Any]) -> bool:
+def _is_chosen(chosen: DayFilter, labels: Labels) -> bool:
     is_named = all(labels[name] == value for name, value in chosen.names.items())
     return chosen.start_us <= labels["day_us"] < chosen.end_us and is_named

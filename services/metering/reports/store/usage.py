@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from services.chassis.database.clock import read_now_us
 from services.metering.credit.records import HOUR_US
 from services.metering.credit.store.tables import account_hours, usage_hours
-from services.metering.store.schema import total
+from services.metering.store.schema import AnyQuery, total
 from services.rules.usage import COLUMNS
 
 # So many counters of single keys are looked up one by one, some 3 µs each; more are found by reading those of all keys.
@@ -25,6 +25,8 @@ END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
 # What is reported of counters.
 REPORTED: Final = ("requests", *COLUMNS, "cost_nanos")
 Offsets = Sequence[tuple[int, int]]
+# Start, key, class, requests, the columns of usage, and cost.
+CountedRow = tuple[int, str, str, *tuple[int, ...]]
 
 
 class UsageReportQuery(msgspec.Struct, frozen=True):
@@ -67,9 +69,9 @@ def _literal(number: int) -> sa.ColumnElement[int]:
 
 def read_usage(
     connection: sa.Connection, query: UsageReportQuery, offsets: Offsets, rows_most: int
-) -> list[tuple[Any, ...]]:
-    """Returns rows of start, key, class, requests, the columns of usage, and cost; the oldest first. A start is in
-    the local time of `offsets`, as `LocalDays` has them; without a bucket it is 0."""
+) -> list[CountedRow]:
+    """Returns the oldest first. A start is in the local time of `offsets`, as `LocalDays` has them; without a bucket it
+    is 0."""
     values = asdict(query) | {"rows_most": rows_most}
     dialect = ""
     if query.key_ids:
@@ -77,7 +79,7 @@ def read_usage(
         dialect = connection.dialect.name if used_hours * len(query.key_ids) <= LOOKUPS_MOST else ""
     groups = query.group_by_key, query.group_by_class
     built = _usage_query(query.bucket_us, tuple(offsets), *groups, bool(query.key_ids), dialect)
-    return [tuple(row) for row in connection.execute(built, values)]
+    return [(start_us, *row) for start_us, *row in connection.execute(built, values)]
 
 
 # To build it takes longer than to run it.
@@ -89,7 +91,7 @@ def _usage_query(
     by_class: bool,
     is_of_keys: bool,
     lookup_dialect: str,
-) -> sa.Select[Any]:
+) -> AnyQuery:
     """Builds the query; with the name of a dialect, one that looks up each key in each hour in which the account was
     used. Otherwise databases read all counters of the period."""
     table = usage_hours if by_key or is_of_keys else account_hours

@@ -13,7 +13,7 @@ from services.metering.credit.records import CHARGES, HOUR_US, Entry, Hold
 from services.metering.credit.store.balances import read_request, read_requests_of_entries
 from services.metering.credit.store.closings import OpeningBalance, find_last_before, read_opening, read_retention
 from services.metering.credit.store.tables import IS_LIVE, IS_RARE, holds, is_its_price, ledger, prices, usage_hours
-from services.metering.store.schema import total
+from services.metering.store.schema import AnyRow, total
 
 # The database's clock may have been set back by so much, and sums of an hour's charges are still exact.
 CLOCK_STEP_US: Final = 60_000_000
@@ -139,7 +139,7 @@ def read_charged(
     return [(entry_id, _receipt(fields, pruned.get(request_id))) for entry_id, request_id, *fields in rows]
 
 
-def find_searched(connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int) -> Any:
+def find_searched(connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int) -> AnyRow | None:
     """Returns the id and the time of the entry at which a search of so many entries ends; None if it sees them all."""
     query = (
         sa.select(ledger.c.entry_id, ledger.c.recorded_at_us)

@@ -3,7 +3,7 @@
 import operator
 from collections import defaultdict
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -12,7 +12,7 @@ from services.metering.credit.store.closings import read_opening
 from services.metering.credit.store.tables import IS_LATE, IS_RARE, account_hours, ledger
 from services.metering.reports.store.usage import ACCOUNT_ID, END_US, START_US, Offsets, bucket_start, is_in_period
 from services.metering.statements.store.entries import StatementEntry
-from services.metering.store.schema import total
+from services.metering.store.schema import AnyQuery, total
 
 _BOOKINGS: Final = ("grant", "adjustment")
 _IS_BOOKING: Final = sa.and_(IS_RARE, sa.or_(*(ledger.c.kind == kind for kind in _BOOKINGS)))
@@ -60,11 +60,11 @@ def read_day_sums(
 
 
 class _DayQueries(NamedTuple):
-    counted: Any
+    counted: AnyQuery
     # Entries other than charges, also by their kind.
-    rare: Any
+    rare: AnyQuery
     # Late charges by the hour that they count in.
-    late: Any
+    late: AnyQuery
 
 
 # To build them takes longer than to run them.

@@ -37,21 +37,21 @@ class Progress:
     """Collects the answers to a sender about its document, in their order."""
 
     def __init__(self) -> None:
-        self._told: asyncio.Queue[pb.AddAttachmentResponse | None] = asyncio.Queue()
-        # Waits until all that was told was sent, so that no more is told than is read.
-        self.delivered = self._told.join
+        self._responses: asyncio.Queue[pb.AddAttachmentResponse | None] = asyncio.Queue()
+        # Waits until every report was sent, so that no more are made than are read.
+        self.delivered = self._responses.join
 
-    def tell(self, stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
-        told = pb.AttachmentProgress(stage=stage, done=done, total=total)
-        self._told.put_nowait(pb.AddAttachmentResponse(progress=told))
+    def report(self, stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
+        progress = pb.AttachmentProgress(stage=stage, done=done, total=total)
+        self._responses.put_nowait(pb.AddAttachmentResponse(progress=progress))
 
     def end(self, _: object) -> None:
-        self._told.put_nowait(None)
+        self._responses.put_nowait(None)
 
     async def responses(self) -> AsyncIterator[pb.AddAttachmentResponse]:
-        while (response := await self._told.get()) is not None:
+        while (response := await self._responses.get()) is not None:
             yield response
-            self._told.task_done()
+            self._responses.task_done()
 
 
 class UploadLimits:
@@ -161,7 +161,7 @@ class Intake:
                 self._check_size(total_bytes)
                 space.grow_to(total_bytes)
                 await received.append(request.piece)
-                progress.tell(pb.ATTACHMENT_STAGE_RECEIVING, total_bytes, first.size_bytes)
+                progress.report(pb.ATTACHMENT_STAGE_RECEIVING, total_bytes, first.size_bytes)
                 await progress.delivered()
                 deadline.reschedule(began_s + total_bytes / LEAST_BYTES_PER_S)
                 request = await anext(requests, None)
@@ -170,9 +170,9 @@ class Intake:
             raise LegatoError(Reason.REQUEST_INVALID, Sentence("document_cut"), param="document")
 
     async def _index(self, first: pb.AddAttachmentRequest, received: SealedFile, progress: Progress) -> Attachment:
-        document = await self._extraction.read(received, partial(progress.tell, pb.ATTACHMENT_STAGE_READING))
+        document = await self._extraction.read(received, partial(progress.report, pb.ATTACHMENT_STAGE_READING))
         received.close()
-        on_indexed = partial(progress.tell, pb.ATTACHMENT_STAGE_INDEXING)
+        on_indexed = partial(progress.report, pb.ATTACHMENT_STAGE_INDEXING)
         return await self._attachments.add(first.account_id, first.name, document, on_indexed)
 
     def _check_size(self, size_bytes: int) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 from legato_protos.router.v1 import content_pb2 as pb
 from legato_protos.router.v1 import content_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Context
+from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened

@@ -11,8 +11,8 @@ from legato_protos.router.v1 import grounding_pb2 as pb
 from legato_protos.router.v1 import grounding_pb2_grpc as pb_grpc
 from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.callers import Context
 from services.chassis.rpc.messages import to_message
-from services.chassis.rpc.server import Context
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened

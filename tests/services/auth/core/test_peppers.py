@@ -62,9 +62,9 @@ def test_digest_key_is_the_account_s_own_and_stays_while_a_newer_pepper_is_broug
 
 
 def test_what_is_noted_of_peppers_tells_them_apart_and_gives_none_of_them_away() -> None:
-    noted = Peppers({2: OTHER_PEPPER, 1: PEPPER}).noted
-    assert noted == Peppers({1: PEPPER, 2: OTHER_PEPPER}).noted
-    assert noted not in (Peppers({1: PEPPER}).noted, Peppers({1: OTHER_PEPPER, 2: PEPPER}).noted)
+    noted = Peppers({2: OTHER_PEPPER, 1: PEPPER}).fingerprints
+    assert noted == Peppers({1: PEPPER, 2: OTHER_PEPPER}).fingerprints
+    assert noted not in (Peppers({1: PEPPER}).fingerprints, Peppers({1: OTHER_PEPPER, 2: PEPPER}).fingerprints)
     assert [entry.partition(":")[0] for entry in noted.split(",")] == ["1", "2"]
     assert PEPPER.hex()[:8] not in noted
     assert len(noted) < 50
@@ -85,7 +85,7 @@ def test_what_is_noted_of_peppers_tells_them_apart_and_gives_none_of_them_away()
 )
 def test_replicas_agree_on_a_key_that_both_have_the_pepper_of(others: dict[int, bytes], agrees: bool) -> None:
     peppers = Peppers({1: PEPPER, 2: OTHER_PEPPER})
-    assert peppers.agree_with(Peppers(others).noted, 2) is agrees
+    assert peppers.agree_with(Peppers(others).fingerprints, 2) is agrees
 
 
 def test_where_nothing_was_noted_nothing_differs() -> None:

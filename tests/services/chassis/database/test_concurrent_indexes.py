@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.database import Database
 from services.metering.service import MIGRATIONS
+from tests.e2e.upgrades.release_data import load_postgresql
 
 INDEXES = {"things_by_owner": ("things", "owner, thing_id")}
 
@@ -73,3 +75,18 @@ def test_migration_finds_the_index_of_an_existing_ledger_built(postgres_url: str
         "CREATE INDEX CONCURRENTLY ledger_by_account ON ledger (account_id, entry_id)",
         "CREATE INDEX IF NOT EXISTS ledger_by_account ON ledger (account_id, entry_id)",
     ]
+
+
+def test_indexes_of_the_last_releases_audit_log_and_keys_are_built_before_its_tables_are_locked(
+    postgres_url: str,
+) -> None:
+    load_postgresql("release_0_2_0", postgres_url)
+    database = Database(postgres_url, "auth")
+    statements: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda c, cursor, text, *_: statements.append(text))
+    database.migrate(AUTH_MIGRATIONS)
+    database.close()
+    for name in ("audit_events_by_object", "api_keys_by_account_expiry"):
+        [built, created] = [text for text in statements if "INDEX" in text and f" {name} " in text]
+        assert built.startswith("CREATE INDEX CONCURRENTLY ")
+        assert created.startswith("CREATE INDEX IF NOT EXISTS ")

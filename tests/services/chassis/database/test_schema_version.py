@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database
+from services.chassis.database.database import Database, open_database
 from services.chassis.database.outages import SchemaTooNew, SchemaUnknown
+from tests.e2e.upgrades.release_data import RELEASES, load_sqlite
 from tests.services.chassis.notes import add, note_ids
 
+SERVICES = Path(__file__).parents[4] / "services"
 # As releases up to 0.1.0 look.
 EARLIER_LOOK = sa.text("SELECT version_num FROM alembic_version")
 SCRIPT = 'revision = "0002"\ndown_revision = "0001"\n{more}\n\ndef upgrade() -> None:\n    pass\n'
@@ -83,6 +85,20 @@ def test_schema_of_a_version_between_releases_is_refused_if_its_script_is_gone(
             database.prepare(migrations, migrates=migrates)
         assert "the schema example has revision 0001b of a development version" in refused.value.__notes__[0]
     merged.unlink()
+    database.close()
+
+
+@pytest.mark.parametrize(("service", "revision"), [("auth", "0015"), ("metering", "0020")])
+def test_database_of_a_service_that_a_version_since_the_last_release_left_halfway_is_refused(
+    tmp_path: Path, service: str, revision: str
+) -> None:
+    load_sqlite(RELEASES[-1], tmp_path)
+    database = open_database(service, "", tmp_path)
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql(f"UPDATE schema_version SET version_num = '{revision}'")
+    with pytest.raises(SchemaUnknown) as refused:
+        database.prepare(SERVICES / service / "migrations", migrates=True)
+    assert f"the schema {service} has revision {revision} of a development version" in refused.value.__notes__[0]
     database.close()
 
 

@@ -20,10 +20,10 @@ def worker() -> Iterator[Worker]:
 async def test_work_is_done_in_one_other_thread_in_the_order_of_the_calls(worker: Worker) -> None:
     done: list[tuple[int, int]] = []
 
-    def note(number: int) -> None:
+    def record(number: int) -> None:
         done.append((number, threading.get_ident()))
 
-    await asyncio.gather(*(worker.run(note, number) for number in range(9)))
+    await asyncio.gather(*(worker.run(record, number) for number in range(9)))
     assert [number for number, _ in done] == list(range(9))
     assert len({thread for _, thread in done} | {threading.get_ident()}) == 2
 

@@ -20,16 +20,16 @@ from tests.services.chassis.exchange.talker import Serve, ask
 from tests.support.python_calls import count_calls
 
 
-def an_outbox() -> Outbox:
+def an_outbox() -> Outbox[ExchangeResponse]:
     return Outbox(ExchangeResponse, Histogram(BATCH_BOUNDS))
 
 
-def say(outbox: Outbox, call_id: int, *payloads: bytes) -> None:
+def say(outbox: Outbox[ExchangeResponse], call_id: int, *payloads: bytes) -> None:
     for payload in payloads:
         outbox.put(call_id, pb.ITEM_KIND_MESSAGE, payload)
 
 
-async def taken(outbox: Outbox) -> list[tuple[int, Any, bytes]]:
+async def taken(outbox: Outbox[ExchangeResponse]) -> list[tuple[int, Any, bytes]]:
     message = await outbox.next_message()
     assert message is not None
     return [(item.call_id, item.kind, item.payload) for item in message.items]

@@ -85,10 +85,10 @@ async def test_no_client_that_is_being_answered_makes_room() -> None:
 async def test_log_says_so_once_a_minute() -> None:
     server = Server(1)
     for _ in range(5):
-        server.connections.note_full()
+        server.connections.record_full()
     assert server.lines == 1
     server.clock.advance(61)
-    server.connections.note_full()
+    server.connections.record_full()
     assert server.lines == 2
 
 

@@ -35,26 +35,26 @@ def test_few_slow_samples_among_quick_ones_are_no_queue(harness: GateHarness) ->
     harness.let_in(100)
     for _ in range(10):
         harness.measure(CALM)
-        harness.signal.note(MUCH_QUEUEING)
-        harness.signal.note(MUCH_QUEUEING)
+        harness.signal.record(MUCH_QUEUEING)
+        harness.signal.record(MUCH_QUEUEING)
     harness.let_in(1)
 
 
 def test_a_few_samples_are_no_verdict(harness: GateHarness) -> None:
     harness.let_in(100)
     for _ in range(LEAST_SAMPLES - 1):
-        harness.signal.note(MUCH_QUEUEING)
+        harness.signal.record(MUCH_QUEUEING)
         harness.clock.advance(ROUND_S)
     # Those of long ago have nothing to do with these.
     harness.clock.advance(STALE_S)
-    harness.signal.note(MUCH_QUEUEING)
+    harness.signal.record(MUCH_QUEUEING)
     harness.let_in(1)
 
 
 def test_one_burst_of_samples_is_no_verdict_before_its_round_is_over(harness: GateHarness) -> None:
     harness.let_in(100)
     for _ in range(10 * LEAST_SAMPLES):
-        harness.signal.note(MUCH_QUEUEING)
+        harness.signal.record(MUCH_QUEUEING)
     harness.let_in(1)
 
 

@@ -97,7 +97,7 @@ def anything(service: Any, log: Log) -> object:
     """A servicer of the service, whose answers are empty; its exchange is a real one."""
 
     def behaviour(method: Any) -> Any:
-        response = GetMessageClass(method.output_type)
+        response: Any = GetMessageClass(method.output_type)
 
         async def answer_call(self: Any, request: Any, context: Any) -> Any:
             return response()

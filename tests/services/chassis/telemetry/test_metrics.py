@@ -42,7 +42,7 @@ def test_traced_observation_is_told_in_its_bucket_by_openmetrics(registry: Regis
     for took_s, trace_id in ((0.2, "a" * 32), (0.3, "b" * 32), (7.0, "")):
         steps["auth",].observe(took_s)
         if trace_id:
-            steps["auth",].note_trace(took_s, trace_id)
+            steps["auth",].record_trace(took_s, trace_id)
     text = openmetrics_of(registry).decode()  # type: ignore[no-untyped-call]
     [family] = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
     told = {

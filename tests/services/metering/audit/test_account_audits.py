@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.database.database import Database
 from services.metering.audit import account_audits
-from services.metering.audit.account_audits import REST_FACTOR, TOLD_FOR_S, AccountAudits
+from services.metering.audit.account_audits import REST_FACTOR, VALID_FOR_S, AccountAudits
 from services.metering.credit.batch import Writer
 from services.metering.statements.rules import StatementQuery
 from tests.services.metering.reading import list_entries
@@ -101,7 +101,7 @@ async def test_an_audit_is_repeated_only_for_new_entries_and_after_a_rest(
     clock.advance(REST_FACTOR * looks.takes_s - 0.5)
     await audits.audit(ACCOUNT, WAIT_S)
     assert looks.count == 2
-    clock.advance(TOLD_FOR_S)
+    clock.advance(VALID_FOR_S)
     await audits.audit(ACCOUNT, WAIT_S)
     assert looks.count == 3
     await audits.audit(ACCOUNT)

@@ -82,6 +82,6 @@ async def test_what_cannot_be_booked_is_told_and_stays(admin: Any, ask: Ask) -> 
 async def test_what_no_edge_offers_any_more_is_forgotten(clock: FakeClock, waited_s: float) -> None:
     unmatched = UnmatchedSettlements(clock)
     offered = Settle(request_id(1), ACCOUNT, NOTHING, "provider", "complete", class_id="forte")
-    unmatched.note(offered)
+    unmatched.record(offered)
     clock.advance(waited_s)
     assert unmatched.list() == ([offered] if waited_s < KEPT_S else [])

@@ -13,7 +13,7 @@ def unpaid(clock: FakeClock) -> UnpaidPrompts:
 
 def leave(unpaid: UnpaidPrompts, times: int, tokens: int = 200_000, account: str = ANN) -> None:
     for number in range(times):
-        unpaid.note(account, f"{account}-{tokens}-{number}", tokens)
+        unpaid.record(account, f"{account}-{tokens}-{number}", tokens)
 
 
 def test_third_big_prompt_makes_it_a_habit_of_that_account_alone(unpaid: UnpaidPrompts) -> None:
@@ -38,7 +38,7 @@ def test_many_prompts_of_some_size_are_a_habit(unpaid: UnpaidPrompts) -> None:
 
 def test_now_and_then_is_no_habit(unpaid: UnpaidPrompts, clock: FakeClock) -> None:
     for number in range(20):
-        unpaid.note(ANN, str(number), 200_000)
+        unpaid.record(ANN, str(number), 200_000)
         assert not unpaid.is_over_limit(ANN)
         clock.advance(301)
 
@@ -53,7 +53,7 @@ def test_habit_is_forgiven_when_its_time_is_over(unpaid: UnpaidPrompts, clock: F
 
 def test_prompt_that_is_told_of_twice_counts_once(unpaid: UnpaidPrompts) -> None:
     for _ in range(5):
-        unpaid.note(ANN, "the same", 200_000)
+        unpaid.record(ANN, "the same", 200_000)
     assert not unpaid.is_over_limit(ANN)
 
 

@@ -173,10 +173,10 @@ async def test_credits_are_found_by_their_account(database: Database, writer: Wr
     await ask(writer, grant(1_000))
     statements: list[tuple[str, Any]] = []
 
-    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
+    def record(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
         statements.append((statement, parameters))
 
-    sa.event.listen(database.engine, "before_cursor_execute", note)
+    sa.event.listen(database.engine, "before_cursor_execute", record)
     with database.transaction(writes=True) as connection:
         sum_bookings(connection, ACCOUNT, 0, 2**62, BEGINNING)
         read_bookings(connection, ACCOUNT, 0, 2**62, 10, BEGINNING)

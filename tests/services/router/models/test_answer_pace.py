@@ -17,7 +17,7 @@ ANSWER = Reply(contents=WORDS, usage={"prompt_tokens": 11, "completion_tokens": 
 
 def pace_of(first_token_s: float, token_s: float) -> AnswerPace:
     pace = AnswerPace()
-    pace.note_streamed(first_token_s, first_token_s + 100 * token_s, 100)
+    pace.record_streamed(first_token_s, first_token_s + 100 * token_s, 100)
     return pace
 
 
@@ -35,7 +35,7 @@ def test_model_that_thinks_is_never_asked_for_a_whole_answer() -> None:
 
 def test_nothing_is_known_of_a_model_that_has_said_little() -> None:
     pace = AnswerPace()
-    pace.note_streamed(0.1, 0.1, 7)
+    pace.record_streamed(0.1, 0.1, 7)
     assert pace.whole_answer_s(1) is None
 
 
@@ -45,20 +45,20 @@ def test_long_answer_is_streamed_however_quickly_short_ones_came() -> None:
 
 def test_slower_answer_is_believed_at_once_and_faster_ones_by_and_by() -> None:
     pace = pace_of(0.1, 0.02)
-    pace.note_streamed(0.1, 20.1, 100)
+    pace.record_streamed(0.1, 20.1, 100)
     assert pace.whole_answer_s(100) is None
     answers = 0
     while pace.whole_answer_s(100) is None:
-        pace.note_streamed(0.1, 2.1, 100)
+        pace.record_streamed(0.1, 2.1, 100)
         answers += 1
     assert 5 < answers < 20
 
 
 def test_whole_answer_that_took_too_long_has_the_next_ones_streamed() -> None:
     pace = pace_of(0.1, 0.01)
-    pace.note_whole(NOT_WHOLE_AFTER_S - 1)
+    pace.record_whole(NOT_WHOLE_AFTER_S - 1)
     assert pace.whole_answer_s(100) is not None
-    pace.note_whole(NOT_WHOLE_AFTER_S + 1)
+    pace.record_whole(NOT_WHOLE_AFTER_S + 1)
     assert pace.whole_answer_s(100) is None
 
 

@@ -10,7 +10,7 @@ from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.router.models.cut_prompts import TOLD_EVERY_S, CutPrompts
+from services.router.models.cut_prompts import REPORTED_EVERY_S, CutPrompts
 from services.router.prompts.calibration import Calibration, CountedPrompt
 from services.router.prompts.tokens import count
 from services.router.providers.base import ProviderUsage
@@ -108,13 +108,13 @@ def usage(prompt_tokens: int, cached_tokens: int | None = None) -> ProviderUsage
 
 def test_model_that_reads_a_prompt_as_large_again_cuts_no_longer() -> None:
     cut_prompts, calibration = CutPrompts(), Calibration()
-    assert cut_prompts.note(PROMPT, usage(2_000), calibration)
-    assert cut_prompts.note(PROMPT._replace(tokens=9_000), usage(2_048), calibration)
+    assert cut_prompts.record(PROMPT, usage(2_000), calibration)
+    assert cut_prompts.record(PROMPT._replace(tokens=9_000), usage(2_048), calibration)
     assert (cut_prompts.cuts_prompts_from_tokens, cut_prompts.read_tokens) == (LARGE, 2_048)
-    assert not cut_prompts.note(PROMPT._replace(tokens=SMALL), usage(SMALL), calibration)
+    assert not cut_prompts.record(PROMPT._replace(tokens=SMALL), usage(SMALL), calibration)
     assert cut_prompts.cuts(LARGE)
     assert not cut_prompts.cuts(LARGE - 1)
-    assert not cut_prompts.note(PROMPT._replace(tokens=9_000), usage(9_000), calibration)
+    assert not cut_prompts.record(PROMPT._replace(tokens=9_000), usage(9_000), calibration)
     assert not cut_prompts.cuts(LARGE)
 
 
@@ -136,14 +136,14 @@ def test_model_that_is_not_known_cuts_what_no_vocabulary_could_hold(
     tokens: int, told: ProviderUsage, is_cut: bool
 ) -> None:
     cut_prompts = CutPrompts()
-    assert cut_prompts.note(PROMPT._replace(tokens=tokens), told, Calibration()) is is_cut
+    assert cut_prompts.record(PROMPT._replace(tokens=tokens), told, Calibration()) is is_cut
     assert (cut_prompts.cuts_prompts_from_tokens is not None) is is_cut
 
 
 def test_what_is_reported_of_cut_prompts_says_nothing_about_the_vocabulary() -> None:
     cut_prompts, calibration = CutPrompts(), Calibration()
     for told in (usage(3_000), usage(500, 7_500)):
-        cut_prompts.note(PROMPT, told, calibration)
+        cut_prompts.record(PROMPT, told, calibration)
     assert calibration.ratios(PROMPT) is None
 
 
@@ -151,8 +151,8 @@ def test_cut_prompts_are_told_once_a_minute(clock: FakeClock) -> None:
     told: list[tuple[int, int]] = []
     cut_prompts = CutPrompts(clock, lambda tokens, model_tokens: told.append((tokens, model_tokens)))
     for _ in range(3):
-        cut_prompts.note(PROMPT, usage(3_000), Calibration())
+        cut_prompts.record(PROMPT, usage(3_000), Calibration())
     assert told == [(LARGE, 3_000)]
-    clock.advance(TOLD_EVERY_S)
-    cut_prompts.note(PROMPT, usage(3_000), Calibration())
+    clock.advance(REPORTED_EVERY_S)
+    cut_prompts.record(PROMPT, usage(3_000), Calibration())
     assert len(told) == 2

@@ -74,9 +74,9 @@ class Model:
             await self.share.wait(has_room)
         with contextlib.suppress(LegatoError):
             self.running.append(self.gate.acquire("key"))
-            self.share.note(self.gate)
+            self.share.record(self.gate)
             return True
-        self.share.note(self.gate, refused=1)
+        self.share.record(self.gate, refused=1)
         return False
 
     async def begin_until(self, is_enough: Callable[[], bool]) -> None:

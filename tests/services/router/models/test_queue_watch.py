@@ -57,48 +57,48 @@ def is_refused(gate: Gate) -> bool:
 
 def test_queue_within_what_may_wait_refuses_no_chat(gate: Gate, watch: QueueWatch) -> None:
     fill(gate, 40)
-    watch.note(MOST_WAITING)
-    assert gate.told_limit == math.inf
+    watch.record(MOST_WAITING)
+    assert gate.announced_limit == math.inf
 
 
 def test_as_many_fewer_may_run_as_wait_too_many(gate: Gate, watch: QueueWatch) -> None:
     fill(gate, 40)
-    watch.note(24)
-    assert gate.told_limit == 40 - (24 - MOST_WAITING)
+    watch.record(24)
+    assert gate.announced_limit == 40 - (24 - MOST_WAITING)
     assert is_refused(gate)
 
 
 def test_server_that_others_have_filled_is_sent_one_at_a_time(gate: Gate, watch: QueueWatch) -> None:
-    watch.note(1000)
+    watch.record(1000)
     fill(gate, 1)
     assert is_refused(gate)
 
 
 def test_limit_is_gone_after_two_looks_at_an_empty_queue(gate: Gate, watch: QueueWatch) -> None:
     fill(gate, 40)
-    watch.note(40)
-    watch.note(0)
-    assert 0 < gate.told_limit < math.inf
-    watch.note(0)
+    watch.record(40)
+    watch.record(0)
+    assert 0 < gate.announced_limit < math.inf
+    watch.record(0)
     assert not is_refused(gate)
 
 
 def test_limit_follows_a_queue_that_is_short_enough(gate: Gate, watch: QueueWatch) -> None:
     fill(gate, 40)
-    watch.note(24)
-    watch.note(3)
-    assert gate.told_limit == 40 + MOST_WAITING - 3
+    watch.record(24)
+    watch.record(3)
+    assert gate.announced_limit == 40 + MOST_WAITING - 3
 
 
 def test_gauge_that_cannot_be_read_refuses_no_chat(gate: Gate, watch: QueueWatch, clock: FakeClock) -> None:
     fill(gate, 40)
-    watch.note(None)
+    watch.record(None)
     assert not is_refused(gate)
-    watch.note(40)
-    watch.note(None)
+    watch.record(40)
+    watch.record(None)
     assert is_refused(gate)
     clock.advance(STALE_S)
-    watch.note(None)
+    watch.record(None)
     assert not is_refused(gate)
 
 
@@ -107,12 +107,12 @@ async def test_queue_is_looked_at_while_chats_are_there_and_no_longer(gate: Gate
     place = gate.acquire("key")
     watch.wake()
     async with asyncio.timeout(60):
-        while gate.told_limit == math.inf:
+        while gate.announced_limit == math.inf:
             await asyncio.sleep(0.01)
         place.release()
         while watch._task is not None:
             await asyncio.sleep(0.01)
-    assert gate.told_limit == math.inf
+    assert gate.announced_limit == math.inf
     await watch.aclose()
 
 

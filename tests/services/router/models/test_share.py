@@ -78,9 +78,9 @@ class Router:
         try:
             permit = self.gate.acquire("key")
         except LegatoError:
-            self.share.note(self.gate, refused=1)
+            self.share.record(self.gate, refused=1)
             return False
-        self.share.note(self.gate)
+        self.share.record(self.gate)
         self.running.append((permit, self.clock.elapsed_s()))
         return True
 

@@ -219,7 +219,9 @@ async def test_renewed_promise_leaves_all_else_as_it_is(played: Played) -> None:
 async def test_reload_forgets_that_a_server_cut_prompts(played: Played) -> None:
     played.replace(target("a"))
     model_state = played.model_states.by_class["mezzo"].all[0]
-    model_state.cut_prompts.note(CountedPrompt(9_000, False, "a"), ProviderUsage(2_048, 7, 0), model_state.calibration)
+    model_state.cut_prompts.record(
+        CountedPrompt(9_000, False, "a"), ProviderUsage(2_048, 7, 0), model_state.calibration
+    )
     assert model_state.cut_prompts.cuts(9_000)
     played.replace(target("a"))
     assert played.model_states.by_class["mezzo"].all[0] is model_state

@@ -122,7 +122,7 @@ def test_tools_that_a_model_counts_nearly_twice_leave_room_for_a_long_answer() -
     figures = Figures(context_tokens=window_tokens, total_tokens=theirs + refused_tokens)
     assert refit_max_tokens(refused_tokens, window_tokens, figures) == window_tokens - theirs - 1
     calibration = Calibration()
-    calibration.note(CountedPrompt(ours, has_tools=True, account_id=""), theirs)
+    calibration.record(CountedPrompt(ours, has_tools=True, account_id=""), theirs)
     ratios = calibration.ratios(CountedPrompt(ours, has_tools=True, account_id=""))
     assert 80_000 < fit_max_tokens(None, ours, window_tokens, max_output_tokens, ratios).max_tokens < 100_000
 

@@ -60,7 +60,7 @@ def test_model_that_fails_as_often_as_the_others_stays() -> None:
     for share in (0.0, 0.01, 0.1, 0.5):
         judged = canary()
         for _ in range(20_000):
-            judged.note(is_canary=dice.random() < 0.05, failed=dice.random() < share)
+            judged.record(is_canary=dice.random() < 0.05, failed=dice.random() < share)
         assert not judged.is_rolled_back, share
 
 
@@ -72,40 +72,40 @@ def test_model_that_fails_more_is_given_up_the_sooner_the_more_it_fails(share: f
         while not judged.is_rolled_back:
             is_canary = dice.random() < 0.2
             calls += is_canary
-            judged.note(is_canary=is_canary, failed=dice.random() < (share if is_canary else 0.01))
+            judged.record(is_canary=is_canary, failed=dice.random() < (share if is_canary else 0.01))
         assert calls <= most_calls
 
 
 def test_long_good_time_does_not_hide_a_bad_one() -> None:
     judged = canary()
     for number in range(100_000):
-        judged.note(is_canary=True, failed=number % 100 == 0)
-        judged.note(is_canary=False, failed=number % 100 == 0)
+        judged.record(is_canary=True, failed=number % 100 == 0)
+        judged.record(is_canary=False, failed=number % 100 == 0)
     assert not judged.is_rolled_back
     for number in range(200):
-        judged.note(is_canary=True, failed=number % 4 == 0)
-        judged.note(is_canary=False, failed=number % 100 == 0)
+        judged.record(is_canary=True, failed=number % 4 == 0)
+        judged.record(is_canary=False, failed=number % 100 == 0)
     assert judged.is_rolled_back
 
 
 def test_few_calls_are_not_judged_unless_all_fail() -> None:
     judged = canary()
     for number in range(LEAST_CALLS - 1):
-        judged.note(is_canary=False, failed=False)
-        judged.note(is_canary=True, failed=bool(number % FAILURES_IN_A_ROW))
+        judged.record(is_canary=False, failed=False)
+        judged.record(is_canary=True, failed=bool(number % FAILURES_IN_A_ROW))
     assert not judged.is_rolled_back
-    judged.note(is_canary=True, failed=True)
+    judged.record(is_canary=True, failed=True)
     assert judged.is_rolled_back
 
 
 def test_failures_in_a_row_wait_for_an_answer_of_another_model() -> None:
     judged = canary()
     for _ in range(2 * FAILURES_IN_A_ROW):
-        judged.note(is_canary=True, failed=True)
-        judged.note(is_canary=False, failed=True)
+        judged.record(is_canary=True, failed=True)
+        judged.record(is_canary=False, failed=True)
     assert not judged.is_rolled_back
     for _ in range(100):
-        judged.note(is_canary=False, failed=False)
+        judged.record(is_canary=False, failed=False)
     assert judged.is_rolled_back
 
 

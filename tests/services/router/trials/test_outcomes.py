@@ -18,7 +18,7 @@ def test_answers_and_errors_are_counted_for_each_model_and_role() -> None:
         (ROLE, NEW, CallOutcome(CUT, first_token_s=0.3)),
         (ROLE, NEW, CallOutcome("busy")),
     ]:
-        outcomes.note(role, called, outcome)
+        outcomes.record(role, called, outcome)
     canary = next(model for model in outcomes.models if model.role == ROLE)
     assert [(model.role, model.model_name, model.calls) for model in outcomes.models] == [
         ("baseline", "old-model", 1),
@@ -39,7 +39,7 @@ def test_failures_are_the_errors_that_are_the_fault_of_the_model_and_invalid_too
 
 def test_counts_of_a_model_that_left_the_class_are_forgotten() -> None:
     outcomes = ClassOutcomes()
-    outcomes.note(BASELINE, OLD, ANSWER)
-    outcomes.note(BASELINE, NEW, ANSWER)
+    outcomes.record(BASELINE, OLD, ANSWER)
+    outcomes.record(BASELINE, NEW, ANSWER)
     outcomes.keep([NEW])
     assert [model.model_name for model in outcomes.models] == ["new-model"]

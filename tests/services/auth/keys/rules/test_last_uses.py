@@ -88,11 +88,11 @@ async def test_uses_that_cannot_be_written_wait_for_better_times(
     monkeypatch.setattr(database, "write", write)
     uses = LastUses(Parts(database, peppers, clock, log))
     for _ in range(2):
-        uses.note(["key_a"])
+        uses.record(["key_a"])
         await uses.written()
     assert log_text().count("key_uses.not_written") == 1
     is_away = False
-    uses.note(["key_b"])
+    uses.record(["key_b"])
     await uses.written()
     assert noted == ["written"]
     assert uses._waiting == {}

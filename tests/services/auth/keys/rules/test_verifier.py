@@ -74,14 +74,14 @@ def statements_of(database: Database) -> Iterator[list[str]]:
     """Whatever the database is told meanwhile."""
     statements: list[str] = []
 
-    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+    def record(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         statements.append(statement)
 
-    sa.event.listen(database.engine, "before_cursor_execute", note)
+    sa.event.listen(database.engine, "before_cursor_execute", record)
     try:
         yield statements
     finally:
-        sa.event.remove(database.engine, "before_cursor_execute", note)
+        sa.event.remove(database.engine, "before_cursor_execute", record)
 
 
 async def test_keys_outlive_the_change_of_the_pepper(
@@ -126,9 +126,9 @@ async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to
     """A caller that remembered it would still accept it when the last replica with its pepper is gone."""
     key = await issue_key(database, peppers, clock, log, sleep)
     old = AuthService(database, peppers, clock, log, sleep)
-    await old.note_peppers()
+    await old.record_peppers()
     assert (await old.verifier.verify(key)).may_be_remembered
-    await AuthService(database, Peppers({2: NEW_PEPPER}), clock, log, sleep).note_peppers()
+    await AuthService(database, Peppers({2: NEW_PEPPER}), clock, log, sleep).record_peppers()
     assert not (await old.verifier.verify(key)).may_be_remembered
 
 
@@ -136,16 +136,16 @@ async def test_another_pepper_under_a_known_version_is_refused_before_every_key_
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
     """A lost pepper made anew: there would be no word of why no key works."""
-    await AuthService(database, peppers, clock, log, sleep).note_peppers()
+    await AuthService(database, peppers, clock, log, sleep).record_peppers()
     # While there are no keys, there is nothing to lose.
-    await AuthService(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).note_peppers()
-    await AuthService(database, peppers, clock, log, sleep).note_peppers()
+    await AuthService(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).record_peppers()
+    await AuthService(database, peppers, clock, log, sleep).record_peppers()
     key = await issue_key(database, peppers, clock, log, sleep)
     with pytest.raises(SettingsError, match="LEGATO_KEY_PEPPERS: version 1 is not the secret"):
-        await AuthService(database, Peppers({1: NEW_PEPPER, 2: NEW_PEPPER}), clock, log, sleep).note_peppers()
+        await AuthService(database, Peppers({1: NEW_PEPPER, 2: NEW_PEPPER}), clock, log, sleep).record_peppers()
     # Nothing was noted, so that the right one is still known.
     again = AuthService(database, peppers, clock, log, sleep)
-    await again.note_peppers()
+    await again.record_peppers()
     assert (await again.verifier.verify(key)).may_be_remembered
 
 
@@ -154,5 +154,5 @@ async def test_pepper_that_is_brought_in_keeps_no_edge_from_remembering(
 ) -> None:
     key = await issue_key(database, peppers, clock, log, sleep)
     both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: NEW_PEPPER})
-    await AuthService(database, both, clock, log, sleep).note_peppers()
+    await AuthService(database, both, clock, log, sleep).record_peppers()
     assert (await Verifier(Parts(database, peppers, clock, log)).verify(key)).may_be_remembered

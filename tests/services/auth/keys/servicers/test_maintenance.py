@@ -65,7 +65,7 @@ async def test_it_outlives_auth(
 ) -> None:
     started = await start(client)
     again = AuthService(database, peppers, clock, log)
-    await again.note_peppers()
+    await again.record_peppers()
     kept = await database.read(read_maintenance)
     assert kept is not None
     assert (kept.message, kept.retry_after_s) == (started.message, started.retry_after_s)

@@ -122,16 +122,16 @@ def test_other_peppers_than_before_are_a_gap_and_the_same_ones_are_none(
 ) -> None:
     add_account(writing)
     key = add_key(writing, peppers)
-    assert epochs.note_peppers(writing, "1:a")
+    assert epochs.record_peppers(writing, "1:a")
     before = epoch_of(writing)
-    assert not epochs.note_peppers(writing, "1:a")
+    assert not epochs.record_peppers(writing, "1:a")
     assert epoch_of(writing) == before
-    assert epochs.note_peppers(writing, "1:a,2:b")
+    assert epochs.record_peppers(writing, "1:a,2:b")
     assert epochs.changes_since(writing, before) == Changes(before + 1, has_gap=True)
     assert epochs.changes_since(writing, before + 1) == Changes(before + 1)
     holder, _ = stored_keys.find_holder(writing, key.key_id)
     assert holder is not None
-    assert holder.noted_peppers == "1:a,2:b"
+    assert holder.recorded_peppers == "1:a,2:b"
 
 
 def test_rolled_back_revocation_leaves_no_trace(database: Database, peppers: Peppers) -> None:

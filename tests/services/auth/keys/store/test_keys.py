@@ -93,7 +93,7 @@ def test_keys_are_listed_by_how_long_they_were_not_used(writing: sa.Connection, 
     ):
         key = add_key(writing, peppers, at_us=created_at_us, name=name)
         if used_at_us is not None:
-            stored_keys.note_uses(writing, [key.key_id], used_at_us)
+            stored_keys.record_uses(writing, [key.key_id], used_at_us)
 
     def listed(choice: KeyChoice) -> list[str]:
         return [key.name for key in stored_keys.list_keys(writing, ACCOUNT.account_id, None, 10, choice)]
@@ -134,7 +134,7 @@ def test_last_use_only_moves_forward_and_leaves_the_epoch(writing: sa.Connection
     used, unused = [add_key(writing, peppers).key_id for _ in range(2)]
     before = epoch_of(writing)
     for hour_us in (2, 3, 1):
-        stored_keys.note_uses(writing, [used, "key_unknown"], hour_us)
+        stored_keys.record_uses(writing, [used, "key_unknown"], hour_us)
     assert last_uses(writing) == {used: 3, unused: None}
     assert epoch_of(writing) == before
 
@@ -144,13 +144,13 @@ def test_replicas_that_note_the_same_keys_at_once_do_not_deadlock(database: Data
         add_account(connection)
         key_ids = [add_key(connection, peppers).key_id for _ in range(8)]
 
-    def note(hour_us: int) -> None:
+    def record(hour_us: int) -> None:
         ordered = key_ids if hour_us % 2 else key_ids[::-1]
         with database.transaction(writes=True) as connection:
-            stored_keys.note_uses(connection, ordered, hour_us)
+            stored_keys.record_uses(connection, ordered, hour_us)
 
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(note, range(1, 41)))
+        list(threads.map(record, range(1, 41)))
     with database.transaction(writes=False) as connection:
         assert set(last_uses(connection).values()) == {40}
 
@@ -163,6 +163,6 @@ def test_keys_that_still_work_are_counted_by_the_pepper_they_need(writing: sa.Co
     revoked = add_key(writing, peppers, at_us=1_000)
     revoke(writing, revoked.key_id, 1_001)
     newer = add_key(writing, both, at_us=1_000)
-    stored_keys.note_uses(writing, [newer.key_id], 7)
+    stored_keys.record_uses(writing, [newer.key_id], 7)
     assert stored_keys.count_by_pepper(writing, 909) == [PepperUse(1, 3, None), PepperUse(2, 1, 7)]
     assert stored_keys.count_by_pepper(writing, 1_005) == [PepperUse(1, 2, None), PepperUse(2, 1, 7)]

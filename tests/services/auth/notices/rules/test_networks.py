@@ -29,7 +29,7 @@ async def told(database: Database, account_id: str) -> list[OwnerNotice]:
 
 
 async def use(auth: AuthService, *used: tuple[str, str]) -> None:
-    auth.key_networks.note(used)
+    auth.key_networks.record(used)
     await auth.key_networks.written()
 
 

@@ -79,12 +79,12 @@ async def test_entries_of_closed_months_are_not_read(kept: Database) -> None:
     """SQLite would prefer the index of kind and request, which has all entries there ever were."""
     asked: list[tuple[str, Any]] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+    def record(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
         asked.append((statement, parameters))
 
-    sa.event.listen(kept.engine, "before_cursor_execute", note)
+    sa.event.listen(kept.engine, "before_cursor_execute", record)
     assert await audit(kept) == []
-    sa.event.remove(kept.engine, "before_cursor_execute", note)
+    sa.event.remove(kept.engine, "before_cursor_execute", record)
     with kept.transaction(writes=False) as connection:
         cursor = connection.connection.cursor()
         plans = [

@@ -91,7 +91,7 @@ async def test_counters_of_few_keys_among_many_are_looked_up_one_by_one(
     for number in range(1, 9):
         await book(hasty, calendar, number)
 
-    def read(*key_ids: str) -> list[tuple[object, ...]]:
+    def read(*key_ids: str) -> list[usage.CountedRow]:
         with database.transaction(writes=False) as connection:
             query = replace(BY_KEY, bucket_us=DAY_US, key_ids=key_ids)
             return usage.read_usage(connection, query, ((0, 0),), 100)

@@ -1,4 +1,4 @@
-"""Adds the accounts that were closed for good, and the order of a document's passages."""
+"""Creates what came after 0.2.0: the accounts that were closed for good, and the order of a document's passages."""
 
 import sqlalchemy as sa
 from alembic import op
