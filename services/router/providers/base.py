@@ -64,6 +64,8 @@ class ProviderRoute:
     no_store: bool = True
     # Whether it accepts only tool call ids in Mistral's format.
     short_call_ids: bool = False
+    # Which of OpenAI's APIs it is asked over; auto: chat completions, and Responses where a model refuses these.
+    api: str = "chat"
     # Whether an OpenAI-compatible server is sent back what its model thought before it called tools.
     reasoning_back: bool = True
     # Whether it refuses messages with calls that have no reasoning.
