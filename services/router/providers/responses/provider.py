@@ -9,9 +9,8 @@ from typing import Final
 from services.router.providers.abilities import Abilities
 from services.router.providers.answer import ProviderAnswer
 from services.router.providers.base import Failure, Piece, ProviderCall, ProviderError, ProviderRoute, Timeouts
-from services.router.providers.errors import lessons
 from services.router.providers.errors.error_body import ErrorBody
-from services.router.providers.errors.lessons import learn
+from services.router.providers.errors.lessons import ONE_API, OPENAI, RESPONSES, learn
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.parameters import adapt
 from services.router.providers.openai.provider import OpenAIProvider
@@ -35,7 +34,7 @@ class ResponsesProvider(OpenAIProvider):
 
     kind = "responses"
     answer_type = ResponseAnswer
-    lessons = (*lessons.ONE_API, *lessons.RESPONSES, *lessons.OPENAI)
+    lessons = (*ONE_API, *RESPONSES, *OPENAI)
     # One for the other API, and those of each.
     most_lessons = 5
     flags = ("prompt_cache_key", "always_max_tokens", "allowed_tools", "reasoning_back")
@@ -119,17 +118,21 @@ class ResponsesProvider(OpenAIProvider):
     async def _answer_with_thoughts(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """Yields the answer to a call with reasoning of earlier turns, or to one without if that is refused in place of
         an answer. A client sends the same in every later turn, which would be refused as well."""
-        without = replace(call, messages=replace(call.messages, thoughts={}))
-        has_begun = False
+        without: ProviderCall | None = replace(call, messages=replace(call.messages, thoughts={}))
+        answer = super().answer(call)
+        # Both refer to the prompt, which is not needed once the answer has begun.
+        del call
         try:
-            async with aclosing(super().answer(call)) as pieces:
+            async with aclosing(answer) as pieces:
                 async for piece in pieces:
-                    has_begun = True
+                    without = None
                     yield piece
             return
         except ItemsRefused:
-            if has_begun:
+            if without is None:
                 raise
-        async with aclosing(super().answer(without)) as pieces:
+        answer = super().answer(without)
+        del without
+        async with aclosing(answer) as pieces:
             async for piece in pieces:
                 yield piece
