@@ -9,9 +9,11 @@ from services.router.providers.base import Provider, ProviderRoute, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
+from services.router.providers.responses.provider import ResponsesProvider
 
 KINDS: Final[Mapping[str, type[OpenAIProvider | AnthropicProvider | GeminiProvider]]] = {
     "openai": OpenAIProvider,
+    "responses": ResponsesProvider,
     "anthropic": AnthropicProvider,
     "gemini": GeminiProvider,
     "local": LocalProvider,
@@ -21,4 +23,6 @@ KINDS: Final[Mapping[str, type[OpenAIProvider | AnthropicProvider | GeminiProvid
 def open_provider(route: ProviderRoute, timeouts: Timeouts, local_model_socket: Path) -> Provider:
     if route.kind == "local":
         return LocalProvider(route, timeouts, local_model_socket)
+    if route.api != "chat":
+        return ResponsesProvider(route, timeouts)
     return KINDS[route.kind](route, timeouts)

@@ -33,6 +33,10 @@ class Abilities:
     output_field: str = ""
     # Whether it takes tools only if it does not reason.
     tools_without_reasoning: bool = False
+    # The one of OpenAI's APIs that offers it; empty: both do, or that is not known.
+    api: Literal["", "chat", "responses"] = ""
+    # How the Responses API takes back what it thought: all of it, with the ids that it had, or that of the latest turn.
+    past_reasoning: Literal["all", "with_ids", "latest"] = "all"
     # Other parameters that it refuses.
     refused: frozenset[str] = frozenset()
 

@@ -12,9 +12,10 @@ _LOW_TO_XHIGH: Final = (*_LOW_TO_HIGH, "xhigh")
 _LOW_TO_MAX: Final = (*_LOW_TO_XHIGH, "max")
 
 
-def _openai(*efforts: str, tools_without_reasoning: bool = False) -> Abilities:
+def _openai(*efforts: str, tools_without_reasoning: bool = False, api: Literal["", "responses"] = "") -> Abilities:
     return Abilities(
         efforts=efforts,
+        api=api,
         sampling="without_reasoning" if "none" in efforts else "never",
         output_field="max_completion_tokens",
         tools_without_reasoning=tools_without_reasoning,
@@ -48,23 +49,27 @@ def _gemini(*efforts: str, thinking: Literal["level", "budget"] = "level") -> Ab
     return Abilities(efforts=efforts, thinking=thinking, thinks="by_default")
 
 
+_Rows = tuple[tuple[str, Abilities], ...]
+_OPENAI: Final[_Rows] = (
+    (r"o\d-pro", _openai(*_LOW_TO_HIGH, api="responses")),
+    (r"o[134](-|$)", _openai(*_LOW_TO_HIGH)),
+    (r"gpt-5(\.\d)?-chat", Abilities(efforts=(), output_field="max_completion_tokens")),
+    (r"gpt-5-pro", _openai("high", api="responses")),
+    (r"gpt-5\.[2-5]-pro", _openai("medium", "high", "xhigh", api="responses")),
+    (r"gpt-5(\.1)?-codex(?!-max)", _openai(*_LOW_TO_HIGH, api="responses")),
+    (r"gpt-5\.\d-codex", _openai(*_LOW_TO_XHIGH, api="responses")),
+    (r"gpt-5(?!\.)", _openai("minimal", *_LOW_TO_HIGH)),
+    (r"gpt-5\.1", _openai("none", *_LOW_TO_HIGH)),
+    (r"gpt-5\.[23]", _openai("none", *_LOW_TO_XHIGH)),
+    (r"gpt-5\.[45]", _openai("none", *_LOW_TO_XHIGH, tools_without_reasoning=True)),
+    (r"gpt-6(\.\d)?-astra|gpt-6\.1-sol", _openai(*_LOW_TO_MAX, tools_without_reasoning=True)),
+    (r"gpt-(5\.|[6-9])", _openai("none", *_LOW_TO_MAX, tools_without_reasoning=True)),
+    (r"deepseek-v4", Abilities(efforts=("none", "low", "high", "max"))),
+)
 # By kind of provider: patterns of the last part of a model's name, of which the first that fits counts.
-_TABLE: Final[dict[str, tuple[tuple[str, Abilities], ...]]] = {
-    "openai": (
-        (r"o[134](-|$)", _openai(*_LOW_TO_HIGH)),
-        (r"gpt-5(\.\d)?-chat", Abilities(efforts=(), output_field="max_completion_tokens")),
-        (r"gpt-5-pro", _openai("high")),
-        (r"gpt-5\.[2-5]-pro", _openai("medium", "high", "xhigh")),
-        (r"gpt-5(\.1)?-codex(?!-max)", _openai(*_LOW_TO_HIGH)),
-        (r"gpt-5\.\d-codex", _openai(*_LOW_TO_XHIGH)),
-        (r"gpt-5(?!\.)", _openai("minimal", *_LOW_TO_HIGH)),
-        (r"gpt-5\.1", _openai("none", *_LOW_TO_HIGH)),
-        (r"gpt-5\.[23]", _openai("none", *_LOW_TO_XHIGH)),
-        (r"gpt-5\.[45]", _openai("none", *_LOW_TO_XHIGH, tools_without_reasoning=True)),
-        (r"gpt-6(\.\d)?-astra|gpt-6\.1-sol", _openai(*_LOW_TO_MAX)),
-        (r"gpt-(5\.|[6-9])", _openai("none", *_LOW_TO_MAX, tools_without_reasoning=True)),
-        (r"deepseek-v4", Abilities(efforts=("none", "low", "high", "max"))),
-    ),
+_TABLE: Final[dict[str, _Rows]] = {
+    "openai": _OPENAI,
+    "responses": _OPENAI,
     "anthropic": (
         (r"claude-opus-4-5", Abilities(efforts=_LOW_TO_HIGH, thinking="budget")),
         (r"claude-[a-z]+-4-6", _CLAUDE_4_6),

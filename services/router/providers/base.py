@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -14,7 +14,6 @@ from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
 from services.router.providers.abilities import UNKNOWN, Abilities
-from services.router.providers.errors.refusal_cause import RefusalCause
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
@@ -65,6 +64,8 @@ class ProviderRoute:
     no_store: bool = True
     # Whether it accepts only tool call ids in Mistral's format.
     short_call_ids: bool = False
+    # Which of OpenAI's APIs it is asked over; auto: chat completions, and Responses where a model refuses these.
+    api: str = "chat"
     # Whether an OpenAI-compatible server is sent back what its model thought before it called tools.
     reasoning_back: bool = True
     # Whether it refuses messages with calls that have no reasoning.
@@ -225,6 +226,14 @@ class Failure(Enum):
     POLICY = "policy"
     # By the provider's count, the prompt and the longest answer exceed its context window.
     CONTEXT = "context"
+
+
+class RefusalCause(NamedTuple):
+    """Why a provider refuses a request, with its sentence for the client and the field of the request that it is
+    about."""
+
+    sentence: Sentence
+    param: str
 
 
 class ProviderError(Exception):

@@ -13,6 +13,7 @@ from services.router.schema.thoughts import (
     CallSignature,
     Carried,
     ReasoningDetail,
+    ReasoningItem,
     ReasoningText,
     ThinkingBlock,
     Thought,
@@ -35,7 +36,7 @@ class TakenBack:
 
     def family_of(self, thoughts: Iterable[Thought]) -> str:
         """Returns which models may be given such thoughts."""
-        is_bound = any(isinstance(thought, ReasoningDetail | CallSignature) for thought in thoughts)
+        is_bound = any(isinstance(thought, ReasoningDetail | CallSignature | ReasoningItem) for thought in thoughts)
         return self.own_family if is_bound else self.family
 
 

@@ -15,6 +15,8 @@ _WORDS: Final = {
     "thinking_off": ("disabled", "between_tools"),
     "sampling": get_args(_TYPES["sampling"]),
     "output_field": ("max_tokens", "max_completion_tokens"),
+    "api": tuple(filter(None, get_args(_TYPES["api"]))),
+    "past_reasoning": get_args(_TYPES["past_reasoning"]),
 }
 
 

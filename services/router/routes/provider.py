@@ -18,6 +18,9 @@ from services.router.routes.region import read_region
 from services.router.routes.retention_promise import is_own_host, read_promise
 
 _OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+_APIS: Final = ("chat", "responses", "auto")
+# Kinds whose servers speak as OpenAI does.
+_OPENAI_KINDS: Final = ("openai", "responses")
 
 
 def read_provider(name: str, table: Table, keys: KeySource, today: date) -> ProviderRoute:
@@ -53,7 +56,7 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )
     known = host_of(base_url)
-    if kind == "openai":
+    if kind in _OPENAI_KINDS:
         is_own = bool(host) and is_own_host(host)
         route = replace(
             route,
@@ -62,12 +65,15 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
             # A server of one's own ignores the field, or may pass it on.
             no_store=known.takes_no_store or is_own,
             open_parameters=known.takes_open_parameters or is_own,
-            allowed_tools=known.takes_allowed_tools,
+            api=table.choose("api", _APIS, known.api) if kind == "openai" else "responses",
+            allowed_tools=known.takes_allowed_tools or kind == "responses",
             always_max_tokens=not (known.needs_no_limit or is_own),
         )
     flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}
     if versions:
         return replace(route, version=table.choose("version", versions), **flags)
+    if kind == "responses":
+        return replace(route, **flags)
     return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, known.output_field), **flags)
 
 

@@ -75,6 +75,8 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
     if provider and provider not in providers:
         table.mistake("provider", f'no provider named "{provider}"')
     kind = providers[provider].kind if provider in providers else ""
+    if provider in providers and providers[provider].api == "responses":
+        kind = "responses"
     target = Target(
         provider,
         table.read("name", kinds.TEXT),
@@ -102,7 +104,8 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
 
 def _read_continues(table: Table, kind: str) -> PrefixStyle | None:
     continues = table.read("continues", _CONTINUES, False)
-    if (continues and kind == "gemini") or (continues not in (True, False) and kind in ("anthropic", "local")):
+    is_impossible = kind in ("gemini", "responses")
+    if (continues and is_impossible) or (continues not in (True, False) and kind in ("anthropic", "local")):
         table.mistake("continues", f"is not possible with {kind}")
     if isinstance(continues, str):
         return PrefixStyle(continues)

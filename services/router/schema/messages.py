@@ -158,11 +158,17 @@ class Messages:
     @property
     def json_pieces(self) -> Sequence[bytes | memoryview]:
         """The JSON of all, to be joined with what is around it."""
+        given = self._given if self.context is None or self.lasting is None else ()
+        return given or (msgspec.json.encode(self.complete),)
+
+    @property
+    def complete(self) -> Sequence[Message]:
+        """All messages, with the text for this turn alone in its place."""
         if self.context is None or self.lasting is None:
-            return self._given or (msgspec.json.encode(self.parsed),)
+            return self.parsed
         parsed, at = self.parsed.copy(), self.lasting - 1
         parsed[at] = _with_context(parsed[at], self.context)
-        return (msgspec.json.encode(parsed),)
+        return parsed
 
     @property
     def are_plain(self) -> bool:

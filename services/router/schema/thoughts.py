@@ -44,7 +44,15 @@ class CallSignature(Struct, frozen=True, array_like=True, tag="s", gc=False):
     vendor: str = "google"
 
 
-Thought = ReasoningText | ReasoningDetail | ThinkingBlock | RedactedBlock | CallSignature
+class ReasoningItem(Struct, frozen=True, array_like=True, tag="i", gc=False):
+    """One of the Responses API's items of reasoning: a JSON object, to be sent back as it came."""
+
+    item_json: str
+    # How many characters of the turn's text come before it.
+    at: int = 0
+
+
+Thought = ReasoningText | ReasoningDetail | ThinkingBlock | RedactedBlock | CallSignature | ReasoningItem
 
 
 class Carried(Struct, frozen=True, array_like=True, gc=False):
@@ -80,4 +88,6 @@ def _size(thought: Thought) -> int:
         return len(thought.text) + len(thought.signature)
     if isinstance(thought, ReasoningDetail):
         return len(thought.object_json)
+    if isinstance(thought, ReasoningItem):
+        return len(thought.item_json)
     return len(thought.data if isinstance(thought, RedactedBlock) else thought.signature)

@@ -99,6 +99,8 @@ class CallableFunctions:
     mode: Mode = Mode.AUTO
     # The one function that must be called; only with Mode.REQUIRED.
     forced: str | None = None
+    # Those too that may not be called now, in their order, if these are some of them.
+    among: Sequence[Function] = ()
 
 
 class Tools:
@@ -151,7 +153,7 @@ def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
         _named(functions, {choice.function.name})
         return CallableFunctions(functions, Mode.REQUIRED, choice.function.name)
     allowed = choice.allowed_tools or _AllowedTools()
-    return CallableFunctions(_named(functions, allowed.names), Mode(allowed.mode))
+    return CallableFunctions(_named(functions, allowed.names), Mode(allowed.mode), among=functions)
 
 
 def _named(functions: list[Function], names: set[str]) -> list[Function]:

@@ -100,6 +100,7 @@ class Upstream:
     kind = "openai"
     version = ""
     path = "/v1/chat/completions"
+    other_paths: tuple[str, ...] = ()
 
     def __init__(self, default_reply: Reply | None = None) -> None:
         self.default_reply = default_reply or Reply()
@@ -118,7 +119,8 @@ class Upstream:
 
     async def start(self, port: int = 0) -> None:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post(self.path, self._complete)
+        for path in (self.path, *self.other_paths):
+            app.router.add_post(path, self._complete)
         app.router.add_post("/replies", self._take_replies)
         app.router.add_get("/requests", self._show_requests)
         # Cancelling the handler is how aiohttp says that the peer is gone.

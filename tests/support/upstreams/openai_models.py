@@ -24,16 +24,20 @@ EFFORTS: Final = {
 }
 
 
-def refusal(message: str, param: str, code: str | None) -> Reply:
+def refusal(message: str, param: str | None, code: str | None, status: int = 400) -> Reply:
     error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return Reply(status=400, body=msgspec.json.encode({"error": error}).decode())
+    return Reply(status=status, body=msgspec.json.encode({"error": error}).decode())
 
 
 class OpenAIModels(Upstream):
     def refusal_of(self, recorded: Recorded) -> Reply | None:
-        request = recorded.json
-        efforts, usual = EFFORTS[request["model"]]
-        return _refusal(request, request["model"], efforts, usual) if efforts else None
+        return chat_refusal_of(recorded.json)
+
+
+def chat_refusal_of(request: dict[str, Any]) -> Reply | None:
+    """Returns what a model refuses over chat completions."""
+    efforts, usual = EFFORTS.get(request["model"], EFFORTS["our-deployment"])
+    return _refusal(request, request["model"], efforts, usual) if efforts else None
 
 
 def _refusal(request: dict[str, Any], model: str, efforts: tuple[str, ...], usual: str) -> Reply | None:

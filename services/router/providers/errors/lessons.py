@@ -14,6 +14,10 @@ from services.router.providers.errors.error_body import ErrorBody
 from services.router.schema.parameters import STEERING
 
 _WORD: Final = re.compile(r"[a-z]+")
+# What a model may refuse of the Responses API.
+SUMMARY: Final = "reasoning.summary"
+ENCRYPTED: Final = "reasoning.encrypted_content"
+PHASE: Final = "phase"
 
 
 class Lesson(NamedTuple):
@@ -54,6 +58,10 @@ def _refuses(abilities: Abilities, found: re.Match[str]) -> Abilities:
     return replace(abilities, refused=abilities.refused | {found["name"]})
 
 
+def _refusing(name: str) -> Callable[[Abilities, re.Match[str]], Abilities]:
+    return lambda abilities, _: replace(abilities, refused=abilities.refused | {name})
+
+
 OPENAI: Final = (
     Lesson(
         re.compile(
@@ -81,6 +89,52 @@ OPENAI: Final = (
         re.compile(rf"(unsupported|unknown) (parameter|value): '(?P<name>{'|'.join(sorted(STEERING))})' "),
         _refuses,
     ),
+)
+
+# Where a model is offered over one of OpenAI's APIs alone, as each says that refuses it.
+ONE_API: Final = (
+    Lesson(
+        re.compile(
+            r"this model is only supported in v1/responses and not in v1/chat/completions\."
+            r"|this is not a chat model and thus not supported in the v1/chat/completions endpoint\."
+        ),
+        _setting(api="responses"),
+    ),
+    Lesson(
+        re.compile(
+            r"azure openai responses api is enabled only for api-version"
+            r"|the requested model '[^']*' is not supported with the responses api\."
+        ),
+        _setting(api="chat"),
+    ),
+)
+
+# Those of the Responses API whose words differ from those of chat completions.
+RESPONSES: Final = (
+    Lesson(
+        re.compile(
+            r"unsupported value: '[a-z]{1,16}' is not supported with the '[^']*' model\."
+            r" supported values are: (?P<efforts>[a-z', ]+)\.?$"
+        ),
+        _takes_efforts,
+        param="reasoning",
+    ),
+    Lesson(re.compile(r"unsupported parameter: 'reasoning\.effort' is not supported "), _setting(efforts=())),
+    Lesson(
+        re.compile(
+            r"your organization must be verified to generate reasoning summaries\."
+            r"|unsupported parameter: 'reasoning\.summary' is not supported "
+        ),
+        _refusing(SUMMARY),
+    ),
+    Lesson(re.compile(r"encrypted content is not supported with this model\."), _refusing(ENCRYPTED)),
+    Lesson(
+        re.compile(r"(unsupported|unknown) parameter: '(text\.)?verbosity'|unsupported value: '[a-z]{1,16}' is not "),
+        _refusing("verbosity"),
+        param="text",
+    ),
+    Lesson(re.compile(r"unknown parameter: 'input\[[0-9]{1,9}\]\.phase'"), _refusing(PHASE)),
+    Lesson(re.compile(r"conflicting authenticated continuation identities"), _setting(past_reasoning="latest")),
 )
 
 ANTHROPIC: Final = (

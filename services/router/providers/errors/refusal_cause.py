@@ -4,17 +4,10 @@ What follows them may quote the conversation, so a client is told the cause in o
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from services.chassis.sentence import Sentence
-
-
-class RefusalCause(NamedTuple):
-    """A cause, with its sentence for the client and the field of the request that it is about."""
-
-    sentence: Sentence
-    param: str
-
+from services.router.providers.base import RefusalCause
 
 # Alibaba's servers begin with the status and a name of their own.
 _PREFIX: Final = r"(<400> )?(internalerror\.algo\.invalidparameter: )?"

@@ -28,7 +28,7 @@ from services.router.providers.base import (
     ServerRefused,
     Timeouts,
 )
-from services.router.providers.errors.classify import TELLING_STATUSES, read_failure
+from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, ErrorBody, read_error_body
 from services.router.providers.errors.lessons import Lesson, learn
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
@@ -46,8 +46,8 @@ from services.router.schema.parameters import Parameters
 LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
 # Timeout for an error's body: the status is known and mostly sufficient.
 AFTER_FAILURE_S = 2.0
-# How often one chat is sent again, each time without what its model has just refused.
-MOST_LESSONS: Final = 3
+# A status whose body tells why a model is not found.
+_NOT_FOUND: Final = 404
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
@@ -63,6 +63,8 @@ class HttpProvider(ABC):
     versions: ClassVar[tuple[str, ...]] = ()
     # What its refusals tell of models.
     lessons: ClassVar[Sequence[Lesson]] = ()
+    # How often one chat is sent again, each time without what its model has just refused.
+    most_lessons: ClassVar[int] = 3
     # Keys of the routes file that are true or false.
     flags: ClassVar[tuple[str, ...]] = ()
 
@@ -148,9 +150,9 @@ class HttpProvider(ABC):
             raise _failure_of(error) from None
         streams, sink, is_traced = call.stream, call.sink, call.is_traced
         thoughts = GatheredThoughts() if call.keeps_thoughts or call.tools.json else None
+        answer, buffer = self._answer_type(call)(), AnswerBuffer(self._budget)
         # It refers to the prompt, which is not needed any more.
         del call
-        answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
         answer.is_traced, answer.thoughts = is_traced, thoughts
         try:
             if not _is_stream(connection, streams=streams):
@@ -185,19 +187,34 @@ class HttpProvider(ABC):
         """Returns the connection with an answer. A model that refuses what nobody knew that it does not take is asked
         once more without it, and so are later chats from the beginning."""
         known, parameters = call.abilities or abilities_of(self.kind, call.model_name), call.parameters
-        lessons_left = MOST_LESSONS
+        lessons_left, ignored = self.most_lessons, list(call.ignored)
         while True:
+            call.ignored[:] = ignored
             call.takes = self._learned.get((call.model_name, known), known) if self._learned else known
             call.parameters = self._adapted(call, parameters)
             connection = await self._post(call)
             if connection.response.status == 200:
                 return connection
-            refusal, error = await self._read_refusal(connection)
-            learned = learn(call.takes, refusal, self.lessons) if error.failure is Failure.REFUSED else None
+            refusal, error = await self._read_refusal(connection, self._answer_type(call).error_patterns)
+            learned = self._learn(call, refusal, error)
+            if learned is None and self._leaves_out(call, refusal, error):
+                continue
             if learned is None or not lessons_left:
                 raise error
             self._learned[call.model_name, known] = learned
             lessons_left -= 1
+
+    def _learn(self, call: ProviderCall, refusal: ErrorBody, error: ProviderError) -> Abilities | None:
+        """Returns what the model takes by its refusal, or None if that says nothing new."""
+        return learn(call.takes, refusal, self.lessons) if error.failure is Failure.REFUSED else None
+
+    def _leaves_out(self, call: ProviderCall, refusal: ErrorBody, error: ProviderError) -> bool:
+        """Leaves out of this call alone what was refused; returns whether there was anything to leave out."""
+        return False
+
+    def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
+        """Returns the format of the answer to a call."""
+        return self.answer_type
 
     def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
         """Returns the parameters of a call as the model takes them."""
@@ -244,12 +261,14 @@ class HttpProvider(ABC):
             return path
         return f"{path}{'&' if '?' in path else '?'}{self._query}"
 
-    async def _read_refusal(self, connection: AnswerConnection) -> tuple[ErrorBody, ProviderError]:
+    async def _read_refusal(
+        self, connection: AnswerConnection, error_patterns: ErrorPatterns
+    ) -> tuple[ErrorBody, ProviderError]:
         """Reads a response that is no answer, and what it means."""
         said, response = b"", connection.response
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
         try:
-            if response.status in TELLING_STATUSES:
+            if response.status in (*TELLING_STATUSES, _NOT_FOUND):
                 connection.answer_within(AFTER_FAILURE_S)
                 # A partial body is used too.
                 with suppress(Interrupted):
@@ -257,7 +276,7 @@ class HttpProvider(ABC):
                         said += received
         finally:
             connection.release()
-        return read_error_body(said), read_failure(response.status, said, self.answer_type.error_patterns, headers)
+        return read_error_body(said), read_failure(response.status, said, error_patterns, headers)
 
 
 def _failure_of(error: Interrupted) -> ProviderError:

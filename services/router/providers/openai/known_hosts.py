@@ -36,6 +36,8 @@ class Host:
     needs_reasoning: bool = False
     # Whether it refuses calls of Gemini's models from 3 on without their signatures.
     needs_signatures: bool = False
+    # Which of OpenAI's APIs it has; auto: both.
+    api: str = "chat"
 
 
 # `max_tokens` is refused by the models of OpenAI from GPT-5 on.
@@ -46,6 +48,7 @@ _AZURE: Final = Host(
     takes_allowed_tools=True,
     takes_no_store=True,
     reasoning_field="",
+    api="auto",
 )
 _OPENAI: Final = Host(
     "max_completion_tokens",
@@ -54,6 +57,7 @@ _OPENAI: Final = Host(
     takes_allowed_tools=True,
     takes_no_store=True,
     reasoning_field="",
+    api="auto",
 )
 _TAKES_NOTHING: Final = Host(no_store_fields={}, reasoning_field="reasoning")
 _TOGETHER: Final = Host(no_store_fields={}, takes_open_parameters=True, reasoning_field="reasoning")

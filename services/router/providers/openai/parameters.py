@@ -13,15 +13,19 @@ _EFFORT: Final = "reasoning_effort"
 _NONE: Final = "none"
 
 
-def adapt(call: ProviderCall, parameters: Parameters, *, takes_reasoning: bool) -> Parameters:
-    """Returns the parameters that the model takes, and notes in the call what is different from the client's."""
+def adapt(
+    call: ProviderCall, parameters: Parameters, *, takes_reasoning: bool, reasons_beside_tools: bool = False
+) -> Parameters:
+    """Returns the parameters that the model takes, and notes in the call what is different from the client's.
+    `reasons_beside_tools` if the call takes a way on which the model does so in any case."""
     abilities, fields = call.takes, parameters.fields
     if abilities is UNKNOWN and "reasoning" not in fields:
         return parameters
     changed: dict[str, Raw] = {}
     left_out = set(abilities.refused & fields.keys())
     effort = wanted = parameters.known.wanted_effort if {_EFFORT, "reasoning"} & fields.keys() else None
-    if abilities.tools_without_reasoning and call.tools.json:
+    has_tools = bool(call.tools.json) and not reasons_beside_tools
+    if has_tools and abilities.tools_without_reasoning and _NONE in (abilities.efforts or (_NONE,)):
         effort = _NONE
     elif wanted is not None and "reasoning" in fields and takes_reasoning:
         effort = parameters.known.reasoning_effort

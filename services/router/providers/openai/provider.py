@@ -3,16 +3,17 @@
 import hmac
 import re
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw
 
+from services.router.providers.answer import ProviderAnswer
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
-from services.router.providers.errors import lessons
+from services.router.providers.errors.lessons import OPENAI, Lesson
 from services.router.providers.google_signatures import needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
@@ -33,9 +34,9 @@ _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 class OpenAIProvider(HttpProvider):
     kind = "openai"
-    answer_type = CompletionAnswer
-    lessons = lessons.OPENAI
-    flags = (
+    answer_type: ClassVar[type[ProviderAnswer]] = CompletionAnswer
+    lessons: ClassVar[Sequence[Lesson]] = OPENAI
+    flags: ClassVar[tuple[str, ...]] = (
         *("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens"),
         *("open_parameters", "allowed_tools", "reasoning_back", "reasoning_needed"),
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-USER = {"role": "user", "content": "Hi"}
+USER: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 
 def called(*calls: tuple[str, str, str], content: str | None = None) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Answers in every dialect that was seen in the wild, kept as bytes."""
 
-from dataclasses import replace
-
 from tests.services.router.providers.call_recordings import CALL_RECORDINGS
+from tests.services.router.providers.responses_recordings import RESPONSES_RECORDINGS
 from tests.services.router.providers.wires import (
     ALL,
     ALL_CONTENTS,
@@ -11,6 +10,7 @@ from tests.services.router.providers.wires import (
     COUNTED,
     FINISH,
     GEMINI_USAGE,
+    HALVES,
     ROLE,
     START,
     STOP,
@@ -31,26 +31,15 @@ from tests.services.router.providers.wires import (
     content,
     gemini,
     gemini_stream,
+    in_halves,
+    marked,
     openai_stream,
     openai_whole,
     text_block,
 )
 
-# The text in two pieces, with marks in place of the two halves of the globe in it.
-HALVES = (TEXT[:8] + "@1", "@2" + TEXT[9:])
-
-
-def in_halves(recording: Recording) -> Recording:
-    return replace(recording, stream=recording.stream.replace(b"@1", rb"\ud83c").replace(b"@2", rb"\udf0d"))
-
-
-def marked(recording: Recording) -> Recording:
-    """Adds a byte order mark."""
-    return replace(recording, stream=b"\xef\xbb\xbf" + recording.stream)
-
-
 # Dialect by dialect, in the words of the page docs/providers.md, and provider by provider.
-RECORDINGS: dict[str, dict[str, Recording]] = {
+_RECORDINGS: dict[str, dict[str, Recording]] = {
     **CALL_RECORDINGS,
     "finish reason `stop` after calls": {
         "openai": openai_stream([ROLE, *TEXTS, *WHOLE_CALLS, chunk({}, "stop"), COUNTED, "[DONE]"]),
@@ -233,4 +222,11 @@ RECORDINGS: dict[str, dict[str, Recording]] = {
             gemini(*ALL_PARTS).stream.replace(b'{"content"', b'{\ndata: "content"'), gemini(*ALL_PARTS).whole
         ),
     },
+}
+
+# Dialect by dialect, in the words of the page docs/providers.md, and provider by provider.
+RECORDINGS = {
+    dialect: _RECORDINGS.get(dialect, {})
+    | ({"responses": RESPONSES_RECORDINGS[dialect]} if dialect in RESPONSES_RECORDINGS else {})
+    for dialect in [*_RECORDINGS, *(dialect for dialect in RESPONSES_RECORDINGS if dialect not in _RECORDINGS)]
 }

@@ -39,6 +39,21 @@ def test_nothing_is_known_of_others(model_name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model_names", "api", "tools_without_reasoning"),
+    [
+        ("o1-pro o3-pro gpt-5-pro gpt-5.2-pro gpt-5-codex gpt-5.1-codex-mini gpt-5.3-codex", "responses", False),
+        ("o3 o4-mini gpt-5 gpt-5-mini gpt-5-chat-latest gpt-5.1 gpt-5.2", "", False),
+        ("gpt-5.4 gpt-5.5 gpt-5.6-luna gpt-6-astra gpt-6-sol gpt-6.1-sol", "", True),
+    ],
+)
+def test_openais_models_have_tools_where_they_reason(model_names: str, api: str, tools_without_reasoning: bool) -> None:
+    for model_name in model_names.split():
+        abilities = abilities_of("openai", model_name)
+        assert (abilities.api, abilities.tools_without_reasoning) == (api, tools_without_reasoning), model_name
+        assert abilities_of("responses", model_name) is abilities
+
+
+@pytest.mark.parametrize(
     ("model_name", "efforts", "thinks", "thinking"),
     [
         ("claude-3-5-haiku-20241022", "", "on_request", "budget"),

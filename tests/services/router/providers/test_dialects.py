@@ -33,6 +33,7 @@ from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBud
 from services.router.providers.http.answer_connection import AnswerConnection, BodyReader
 from services.router.providers.http.stream import Stream
 from services.router.providers.openai.answer import CompletionAnswer
+from services.router.providers.responses.answer import ResponseAnswer
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording
 
@@ -41,6 +42,7 @@ PROVIDERS: dict[str, Callable[[], ProviderAnswer]] = {
     "openai": CompletionAnswer,
     "anthropic": MessageAnswer,
     "gemini": ContentAnswer,
+    "responses": ResponseAnswer,
 }
 # A form that the provider's wire does not have.
 NOT_THERE = "-"
@@ -249,7 +251,8 @@ async def test_answer_is_the_same_wherever_the_network_cuts(played: tuple[str, s
 async def test_stream_that_is_cut_anywhere_before_its_end_is_never_taken_for_whole(provider: str) -> None:
     stream = RECORDINGS["as documented"][provider].stream
     # In the last event of all nothing is said, nor in the one before, where that has the usage alone.
-    finish = max(stream.rfind(sign) for sign in (b'"tool_calls"}', b'"stop_reason"', b'"STOP"'))
+    signs = (b'"tool_calls"}', b'"stop_reason"', b'"STOP"', b'{"type": "response.completed"')
+    finish = max(stream.rfind(sign) for sign in signs)
     for end in range(0, finish, 7):
         with pytest.raises(Exception, match=r"ended its stream|is not"):
             await relayed(streamed_pieces(provider, [stream[:end]]))
@@ -257,7 +260,7 @@ async def test_stream_that_is_cut_anywhere_before_its_end_is_never_taken_for_who
 
 def test_page_shows_every_dialect_that_was_played_with_every_provider() -> None:
     table = PAGE.read_text().split("## Dialects")[1]
-    header, *cells = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
+    header, *cells = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
     assert header == ("dialect", *(f"`{provider}`" for provider in PROVIDERS))
     shown = {dialect: tuple(marks) for dialect, *marks in cells}
     assert shown == {

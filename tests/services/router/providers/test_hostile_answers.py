@@ -20,6 +20,7 @@ from services.router.providers.base import Failure, Piece, ProviderError
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, read_error_body
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.openai.answer import CompletionAnswer
+from services.router.providers.responses.answer import ResponseAnswer
 
 EMPTY_LISTS = b"[" + b"[]," * 300_000 + b"[]]"
 
@@ -38,13 +39,18 @@ def gemini_calls(calls: list[dict[str, Any]]) -> dict[str, Any]:
     return {"candidates": [{"content": {"parts": calls}, "finishReason": "STOP"}]}
 
 
-OPENAI, ANTHROPIC, GEMINI = CompletionAnswer, MessageAnswer, ContentAnswer
+def response_calls(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"object": "response", "status": "completed", "output": calls}
+
+
+OPENAI, ANTHROPIC, GEMINI, RESPONSES = CompletionAnswer, MessageAnswer, ContentAnswer, ResponseAnswer
 DIALECTS: dict[str, tuple[type[ProviderAnswer], Callable[[list[dict[str, Any]]], dict[str, Any]], Call]] = {
     "openai": (OPENAI, openai_calls, lambda n: {"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": ""}}),
     "without index": (OPENAI, openai_calls, lambda n: {"id": f"c{n}", "function": {"name": "f", "arguments": "{}"}}),
     "without id": (OPENAI, openai_calls, lambda n: {"function": {"name": "f", "arguments": {"a": n}}}),
     "anthropic": (ANTHROPIC, anthropic_calls, lambda n: {"type": "tool_use", "id": f"c{n}", "name": "f", "input": {}}),
     "gemini": (GEMINI, gemini_calls, lambda n: {"functionCall": {"name": "f", "args": {"a": n}}}),
+    "responses": (RESPONSES, response_calls, lambda n: {"type": "function_call", "call_id": f"c{n}", "name": "f"}),
 }
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
@@ -116,13 +122,21 @@ USAGES = {
             b'"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":7,"x":%b}}'
         ),
     ),
+    "responses": (
+        ResponseAnswer,
+        (
+            b'{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hi"}]},%b],'
+            b'"usage":{"input_tokens":5,"output_tokens":7,"x":%b}}'
+        ),
+    ),
 }
 
 
 @pytest.mark.parametrize("vendor", USAGES)
 def test_nothing_is_made_of_what_stands_beside_counts_and_the_one_choice(vendor: str) -> None:
     kind, written = USAGES[vendor]
-    body = written % (b"{}" if vendor == "anthropic" else b"{}," * 100_000 + b"{}", EMPTY_LISTS)
+    has_one_choice = vendor in ("openai", "gemini")
+    body = written % (b"{}," * 100_000 + b"{}" if has_one_choice else b"{}", EMPTY_LISTS)
     answer = kind()
     tracemalloc.start()
     try:

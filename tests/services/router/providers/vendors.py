@@ -9,10 +9,12 @@ from services.router.providers.anthropic.provider import VERSION_2026, Anthropic
 from services.router.providers.base import Provider, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.openai.provider import OpenAIProvider
+from services.router.providers.responses.provider import ResponsesProvider
 from tests.services.router.providers.asking import opened
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.upstreams.responses import ResponsesReply, ResponsesUpstream
 
 
 class Vendor(NamedTuple):
@@ -35,6 +37,10 @@ _ANTHROPIC_BEGUN = '{"type":"content_block_delta","index":0,"delta":{"type":"tex
 _ANTHROPIC_ERROR = '{"type":"error","error":{"type":"overloaded_error","message":"canary"}}'
 _GEMINI_BEGUN = '{"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}'
 _GEMINI_ERROR = '{"error":{"code":503,"message":"canary","status":"X"}}'
+_RESPONSES_BEGUN = '{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hello"}'
+_RESPONSES_ERROR = '{"type":"error","error":{"type":"too_many_requests","code":"too_many_requests","message":"canary"}}'
+_RESPONSES_FAILED = '{"type":"response.failed","response":{"status":"failed","error":{"code":"x","message":"canary"}}}'
+_RESPONSES_CANCELLED = '{"type":"response.cancelled","response":{"status":"cancelled","error":null}}'
 # Deeper than anybody reads.
 _DEEP = '{"x":' + "[" * 20_000 + "]" * 20_000 + "}"
 
@@ -115,6 +121,31 @@ VENDORS = (
             "RECITATION": "content_filter",
             "PROHIBITED_CONTENT": "content_filter",
         },
+    ),
+    Vendor(
+        "responses",
+        ResponsesUpstream,
+        ResponsesReply,
+        lambda address, timeouts: opened(ResponsesProvider, address, timeouts, api_key="secret"),
+        events_to_text=5,
+        breaks={
+            "no end": ResponsesReply(finish_reason=None),
+            "cut in the middle": ResponsesReply(cut_after=5, event_delay_s=0.01),
+            "garbage": ResponsesReply(writes=[f"data: {_RESPONSES_BEGUN}\n\n", "data: <html>\n\n"]),
+            "too deep": ResponsesReply(writes=[f"data: {_RESPONSES_BEGUN}\n\n", f"data: {_DEEP}\n\n"]),
+            "error event": ResponsesReply(events=[_RESPONSES_BEGUN, _RESPONSES_ERROR]),
+            "response that failed": ResponsesReply(events=[_RESPONSES_BEGUN, _RESPONSES_FAILED]),
+            "response that was cancelled": ResponsesReply(events=[_RESPONSES_BEGUN, _RESPONSES_CANCELLED]),
+        },
+        no_answers=(
+            "<html>",
+            _DEEP,
+            "{}",
+            '{"error":{"message":"canary"}}',
+            '{"object":"response","status":"failed","error":{"code":"server_error","message":"canary"}}',
+            '{"object":"response","status":"in_progress","output":[]}',
+        ),
+        reasons={"completed": "stop", "max_output_tokens": "length", "content_filter": "content_filter"},
     ),
 )
 

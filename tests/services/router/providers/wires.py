@@ -5,13 +5,15 @@ All of them say the same: `TEXT`, and the two `CALLS`.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 TEXT = "È così: 🌍!"
 # Name and arguments. Letters of several bytes are in both, so that a network may cut in the middle of one.
 CALLS: list[tuple[str, dict[str, Any]]] = [("get_weather", {"city": "Città 🏙"}), ("get_time", {"zone": "UTC"})]
 THOUGHT = "Pensiamo… 🤔"
+# The text in two pieces, with marks in place of the two halves of the globe in it.
+HALVES = (TEXT[:8] + "@1", "@2" + TEXT[9:])
 PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS = 18, 7, 5
 
 
@@ -26,6 +28,15 @@ class Recording:
     # Whether the provider said what it counted, and how much of that was cached.
     is_counted: bool = True
     cached_tokens: int = CACHED_TOKENS
+
+
+def in_halves(recording: Recording) -> Recording:
+    return replace(recording, stream=recording.stream.replace(b"@1", rb"\ud83c").replace(b"@2", rb"\udf0d"))
+
+
+def marked(recording: Recording) -> Recording:
+    """Adds a byte order mark."""
+    return replace(recording, stream=b"\xef\xbb\xbf" + recording.stream)
 
 
 def as_json(value: Any) -> str:

@@ -27,6 +27,7 @@ from tests.support.upstreams.thinking import (
     ThinkingGemini,
     VllmUpstream,
 )
+from tests.support.upstreams.thinking_responses import ThinkingOpenAI, ThinkingResponses
 
 VENDORS = (
     DeepSeekUpstream,
@@ -36,6 +37,7 @@ VENDORS = (
     GoogleOpenAIUpstream,
     ThinkingClaude,
     ThinkingGemini,
+    ThinkingResponses,
 )
 each_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=[vendor.__name__ for vendor in VENDORS])
 each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -68,8 +70,11 @@ async def test_every_turn_of_a_loop_has_the_thoughts_before_it(vendor: type[Any]
         assert (upstream.loop.asked, upstream.loop.returned) == (20, 20)
     ids = conversation.call_ids
     assert len(set(ids)) == len(ids) == 40
-    # The thoughts of calls that were made together travel once.
-    assert [MARK in call_id for call_id in ids] == [True, False] * 20
+    # The thoughts of calls that were made together travel once; some models think between them, too.
+    assert [MARK in call_id for call_id in ids[::2]] == [True] * 20
+    assert [MARK in call_id for call_id in ids[1::2]] == [
+        bool(vendor is ThinkingResponses and turn % 2) for turn in range(20)
+    ]
     assert max(map(len, ids)) < 1024
 
 
@@ -88,7 +93,7 @@ async def test_prompt_of_a_later_turn_begins_with_the_bytes_of_the_turn_before(v
     async with vendor() as upstream, run(upstream) as router:
         upstream.loop.loops = 3
         await Conversation(router).run()
-        name = "contents" if vendor is ThinkingGemini else "messages"
+        name = {ThinkingGemini: "contents", ThinkingResponses: "input"}.get(vendor, "messages")
         prompts = [request.json[name] for request in upstream.requests]
     assert len(prompts) == 4
     for earlier, later in pairwise(prompts):
@@ -165,7 +170,7 @@ async def test_client_that_removes_everything_but_letters_and_digits_keeps_the_t
         assert upstream.loop.asked == upstream.loop.returned
 
 
-@pytest.mark.parametrize("vendor", [DeepSeekUpstream, MoonshotUpstream, ThinkingClaude])
+@pytest.mark.parametrize("vendor", [DeepSeekUpstream, MoonshotUpstream, ThinkingClaude, ThinkingResponses])
 async def test_thoughts_too_long_for_an_id_are_left_out_and_the_turn_goes_on(vendor: type[Any], run: Run) -> None:
     async with vendor() as upstream, run(upstream, route_fields=NEEDED) as router:
         upstream.loop.size = 400_000
@@ -187,7 +192,9 @@ async def test_thoughts_of_some_thousand_words_fit(run: Run) -> None:
 
 
 @pytest.mark.parametrize("first", VENDORS, ids=[vendor.__name__ for vendor in VENDORS])
-@pytest.mark.parametrize("second", [DeepSeekUpstream, ThinkingClaude, ThinkingGemini, GoogleOpenAIUpstream])
+@pytest.mark.parametrize(
+    "second", [DeepSeekUpstream, ThinkingClaude, ThinkingGemini, GoogleOpenAIUpstream, ThinkingResponses]
+)
 async def test_model_of_another_vendor_goes_on_without_thoughts_that_it_cannot_read(
     first: type[Any], second: type[Any], run: Run
 ) -> None:
@@ -239,6 +246,19 @@ async def test_expired_key_loses_the_thoughts_and_not_the_turn(socket_folder: Pa
             assert await conversation.run() == DONE
         assert upstream.refused == []
         assert upstream.loop.returned == upstream.loop.asked - 1
+
+
+@each_way
+async def test_loop_of_a_model_that_refuses_tools_over_chat_completions_has_its_thoughts(
+    stream: bool, run: Run
+) -> None:
+    async with ThinkingOpenAI() as upstream, run(upstream, route_fields={"api": "auto"}) as router:
+        upstream.loop.loops = 20
+        assert await Conversation(router, stream=stream).run() == DONE
+        assert (upstream.loop.asked, upstream.loop.returned) == (20, 20)
+        assert upstream.refused == []
+        # Nothing but the first turn costs a refusal.
+        assert upstream.paths_asked == ["chat/completions", *["responses"] * 21]
 
 
 async def test_server_that_takes_no_reasoning_is_sent_none(run: Run) -> None:

@@ -8,6 +8,7 @@ from services.router.schema.thoughts import (
     CallSignature,
     Carried,
     ReasoningDetail,
+    ReasoningItem,
     ReasoningText,
     ThinkingBlock,
     Thought,
@@ -48,7 +49,13 @@ async def test_thoughts_of_the_present_loop_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thoughts", "family"), [([TEXT], "model"), ([TEXT, DETAIL], "model here"), ([CallSignature("s")], "model here")]
+    ("thoughts", "family"),
+    [
+        ([TEXT], "model"),
+        ([TEXT, DETAIL], "model here"),
+        ([CallSignature("s")], "model here"),
+        ([ReasoningItem("{}")], "model here"),
+    ],
 )
 def test_what_only_its_provider_reads_is_sealed_for_that_alone(thoughts: list[Thought], family: str) -> None:
     assert TAKEN.family_of(thoughts) == family

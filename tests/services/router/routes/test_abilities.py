@@ -36,6 +36,8 @@ def test_what_is_not_named_is_as_it_is_known() -> None:
         ({"efforts": "low"}, "efforts: must be a list of words"),
         ({"prefill": "yes"}, "prefill: must be true or false"),
         ({"thinks": "never"}, 'thinks: is "never", but must be one of on_request, by_default, always'),
+        ({"api": "grpc"}, 'api: is "grpc", but must be one of chat, responses'),
+        ({"past_reasoning": "some"}, 'past_reasoning: is "some", but must be one of all, with_ids, latest'),
         ({"colour": "blue"}, "colour: is not a known key"),
     ],
 )

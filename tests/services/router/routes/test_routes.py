@@ -187,6 +187,47 @@ def test_what_a_host_takes_is_known_by_its_name_unless_the_file_says_otherwise(
 
 
 @pytest.mark.parametrize(
+    ("base_url", "api"),
+    [
+        ("https://api.openai.com/v1", "auto"),
+        ("https://eu.api.openai.com/v1", "auto"),
+        ("https://ours.openai.azure.com/openai/v1", "auto"),
+        ("https://ours.services.ai.azure.com/openai/v1", "auto"),
+        ("https://openrouter.ai/api/v1", "chat"),
+        ("http://vllm:8000/v1", "chat"),
+    ],
+)
+def test_which_of_openais_apis_a_host_has_is_known_by_its_name_unless_the_file_says_otherwise(
+    base_url: str, api: str, routes_file: Path
+) -> None:
+    text = GOOD.replace("https://host.test/v1", base_url).replace("zero_retention", AGREED)
+    routes_file.write_text(text)
+    assert load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"].api == api
+    routes_file.write_text(text.replace("evidence", 'api = "responses"\nevidence'))
+    assert load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"].api == "responses"
+    [mistake] = mistakes_of(routes_file, text.replace("evidence", 'api = "grpc"\nevidence'))
+    assert mistake == 'providers.host.api: is "grpc", but must be one of chat, responses, auto'
+
+
+def test_server_of_responses_alone_is_a_kind_of_its_own(routes_file: Path) -> None:
+    text = GOOD.replace('kind = "openai"', 'kind = "responses"')
+    routes_file.write_text(text)
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.api, host.allowed_tools) == ("responses", True)
+    for key in ('api = "chat"', 'output_field = "max_tokens"', "string_content = true"):
+        [mistake] = mistakes_of(routes_file, text.replace("zero_retention", f"{key}\nzero_retention"))
+        assert mistake == f"providers.host.{key.split()[0]}: is not a known key"
+
+
+@pytest.mark.parametrize("api", ['kind = "responses"', 'kind = "openai"\napi = "responses"'])
+def test_answer_cannot_be_continued_over_responses(api: str, routes_file: Path) -> None:
+    text = GOOD.replace('kind = "openai"', api)
+    base = "max_output_tokens = "
+    [mistake] = mistakes_of(routes_file, text.replace(base, f"continues = true\n{base}", 1))
+    assert mistake.endswith("continues: is not possible with responses")
+
+
+@pytest.mark.parametrize(
     "address", ["https://me@host.test/v1", "https://me:word@host.test/v1", "https://host.test/v1#a"]
 )
 def test_what_would_be_dropped_of_an_address_is_a_mistake(address: str, routes_file: Path) -> None:
@@ -251,7 +292,7 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
         'models.small.max_output_tokens: is missing',
         'models.small.name: must be a non-empty string',
         'models.small.provider: no provider named "x"',
-        'providers.a.kind: is "telepathy", but must be one of openai, anthropic, gemini, local',
+        'providers.a.kind: is "telepathy", but must be one of openai, responses, anthropic, gemini, local',
         'providers.b.api_key: do not put secrets in this file: name a file in api_key_file',
         'providers.b.base_url: must start with http:// or https://',
         'providers.b.zero_retention: is missing: only providers that retain no data are used',
@@ -269,7 +310,7 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("kind", ["openai", "responses", "anthropic", "gemini"])
 @pytest.mark.parametrize("declared", ["", "zero_retention = false\n", 'zero_retention = "true"\n'])
 def test_provider_that_is_not_known_to_keep_nothing_stops_the_start(
     kind: str, declared: str, routes_file: Path
@@ -303,7 +344,7 @@ def test_class_is_not_called_bundled_where_other_models_share_its_chats(routes_f
 
 def test_example_routes_are_good_and_need_no_bundled_model() -> None:
     example = DEFAULT_PATH.with_name("routes.example.toml")
-    names = ("VLLM_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+    names = ("VLLM_API_KEY", "OPENROUTER_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
     routes = load_routes(example, dict.fromkeys(names, "secret"), today=date(2026, 11, 18))
     assert {route.kind for route in routes.providers.values()} == {"openai", "anthropic", "gemini"}
     assert not routes.uses_local_model

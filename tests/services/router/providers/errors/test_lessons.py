@@ -5,7 +5,7 @@ import pytest
 
 from services.router.providers.abilities import UNKNOWN, Abilities
 from services.router.providers.errors.error_body import read_error_body
-from services.router.providers.errors.lessons import ANTHROPIC, GEMINI, OPENAI, Lesson, learn
+from services.router.providers.errors.lessons import ANTHROPIC, GEMINI, ONE_API, OPENAI, RESPONSES, Lesson, learn
 
 
 def learned(lessons: tuple[Lesson, ...], message: str, known: Abilities = UNKNOWN, param: str = "") -> Abilities | None:
@@ -36,6 +36,22 @@ def learned(lessons: tuple[Lesson, ...], message: str, known: Abilities = UNKNOW
             Abilities(efforts=("none", "minimal", "low", "high", "xhigh", "max")),
         ),
         (GEMINI, "Thinking level is not supported for this model.", Abilities(thinking="budget")),
+        (
+            ONE_API,
+            "This model is only supported in v1/responses and not in v1/chat/completions.",
+            Abilities(api="responses"),
+        ),
+        (
+            ONE_API,
+            "This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean x?",
+            Abilities(api="responses"),
+        ),
+        (
+            ONE_API,
+            "The requested model 'gpt-4o-search-preview' is not supported with the Responses API.",
+            Abilities(api="chat"),
+        ),
+        (RESPONSES, "Unknown parameter: 'input[3].phase'.", Abilities(refused=frozenset(("phase",)))),
     ],
 )
 def test_refusal_changes_what_is_known(lessons: tuple[Lesson, ...], message: str, changed: Abilities) -> None:
@@ -63,3 +79,6 @@ def test_list_of_values_is_that_of_the_field_which_the_error_names() -> None:
     )
     assert learned(OPENAI, message, param="verbosity") is None
     assert learned(OPENAI, message, param="reasoning_effort") == Abilities(efforts=("medium", "high"))
+    assert learned(RESPONSES, message, param="reasoning.effort") == Abilities(efforts=("medium", "high"))
+    assert learned(RESPONSES, message, param="text.verbosity") == Abilities(refused=frozenset(("verbosity",)))
+    assert learned(RESPONSES, message, param="input") is None

@@ -43,6 +43,7 @@ def test_every_host_is_told_to_store_nothing_in_its_own_words(base_url: str, fie
 
 def test_hosts_are_told_apart_by_their_whole_names() -> None:
     assert {url for url in ALL if host_of(url).takes_cache_key} == {OPENAI, OF_A_REGION, MISTRAL, OPENROUTER}
+    assert {url for url in ALL if host_of(url).api == "auto"} == {OPENAI, OF_A_REGION, AZURE}
     of_openai = {OPENAI, OF_A_REGION, AZURE}
     assert {url for url in ALL if host_of(url).output_field == "max_completion_tokens"} == of_openai
     assert {url for url in ALL if host_of(url).needs_no_limit} == of_openai
