@@ -95,10 +95,12 @@ def _charges(
     hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, 1000, 0, 100, {_COST}, 0, 0"
     ended = f"'provider', 'complete', {hour}, {at}, {at}, 200 + n % 997, 1000 + n % 9973"
     sums = f"count(*), 1000 * count(*), 0, 100 * count(*), {_COST} * count(*), 0"
+    summed = "requests, prompt_tokens, cached_tokens, completion_tokens, cost_nanos, loss_nanos"
     counted = ("requests", "prompt_tokens", "completion_tokens", "cost_nanos")
     added = ", ".join(f"{name} = usage_hours.{name} + excluded.{name}" for name in counted)
     counters = (
-        f"INSERT INTO usage_hours SELECT {account}, {hour}, {key}, {_CLASS}, {sums} FROM {charges} WHERE true"
+        f"INSERT INTO usage_hours (account_id, hour_us, key_id, class_id, {summed})"
+        f" SELECT {account}, {hour}, {key}, {_CLASS}, {sums} FROM {charges} WHERE true"
         f" GROUP BY 2, 3, 4 ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE SET {added}"
     )
     return (

@@ -47,6 +47,8 @@ class Line:
     name: str
     tokens: int
     nanos_per_million: int
+    # The column of usage whose parts without a price of their own are told with it.
+    whole: str = ""
 
     @property
     def product(self) -> int:
@@ -80,9 +82,11 @@ def arithmetic_of(receipt: statements_pb2.RequestReceipt) -> Arithmetic | None:
     usage, price = receipt.usage, receipt.price
     return Arithmetic(
         (
-            Line(N_("Prompt"), usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million),
+            Line(
+                N_("Prompt"), usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million, "prompt_tokens"
+            ),
             Line(N_("Prompt, cached"), usage.cached_tokens, price.cached_input_nanos_per_million),
-            Line(N_("Answer"), usage.completion_tokens, price.output_nanos_per_million),
+            Line(N_("Answer"), usage.completion_tokens, price.output_nanos_per_million, "completion_tokens"),
         ),
         receipt.cost_nanos,
     )

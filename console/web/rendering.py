@@ -87,7 +87,7 @@ def new_environment(assets: Assets) -> Environment:
         exact_places=words.exact_places,
         product_places=words.product_places,
         part_lines=usage_columns.part_lines,
-        usage_titles=usage_columns.TITLES,
+        usage_titles=usage_columns.titles_of,
         event_words=event_words.event_words,
         in_words=in_words,
         event_kinds=event_words.KINDS,

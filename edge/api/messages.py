@@ -13,7 +13,8 @@ from edge.backends.auth import Principal
 from edge.messages.count_tokens import count_tokens
 from edge.messages.errors import MESSAGES_PATH, error_object, request_id_header
 from edge.messages.events import MessageEvents
-from edge.messages.message_json import MESSAGE_PREFIX, WholeMessage
+from edge.messages.whole_message import WholeMessage
+from edge.wire.message_json import MESSAGE_PREFIX, MessageForm
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
@@ -59,14 +60,14 @@ _TOOL: Final = {
 
 
 def _whole(response: ChatResponse, finish_reason: str) -> object:
-    message = WholeMessage(_MESSAGE_ID, "mezzo")
+    message = WholeMessage(_MESSAGE_ID, "mezzo", MessageForm())
     message.add(response)
     return msgspec.json.decode(message.render(finish_reason, _USAGE))
 
 
 def _events() -> dict[str, object]:
     """Returns the events of a stream."""
-    events = MessageEvents(_MESSAGE_ID, "mezzo", REQUEST_ID)
+    events = MessageEvents(_MESSAGE_ID, "mezzo", REQUEST_ID, MessageForm())
     stream = events.opening(_TEXT) + events.deltas(_TEXT) + events.closing("stop", _USAGE)
     fields = [event.split("\n") for event in stream.decode().split("\n\n") if event]
     return {

@@ -45,11 +45,16 @@ class ToolResultBlock(Struct, tag_field="type", tag="tool_result", kw_only=True)
 
 
 class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
-    """A thought of an earlier answer. Accepted, and sent to no model."""
+    """A thought of an earlier answer, as it came. The model that had it is sent it; others are not."""
+
+    thinking: str
+    signature: str
 
 
 class RedactedThinkingBlock(Struct, tag_field="type", tag="redacted_thinking"):
-    """A hidden thought of an earlier answer. Accepted, and sent to no model."""
+    """A thought of an earlier answer that has no text, as it came."""
+
+    data: str
 
 
 class MessageParam(Struct):
@@ -115,6 +120,12 @@ class _Answer(Struct, forbid_unknown_fields=True, kw_only=True):
     pass
 
 
+class ThinkingTokens(_Answer):
+    """A breakdown of the output's tokens."""
+
+    thinking_tokens: Count
+
+
 class MessageUsage(_Answer):
     """The tokens that are charged. Those of the input are the sum of three counts."""
 
@@ -122,6 +133,7 @@ class MessageUsage(_Answer):
     cache_creation_input_tokens: Count
     cache_read_input_tokens: Count
     output_tokens: Count
+    output_tokens_details: ThinkingTokens
     cut_by: Literal["credit", "spend_limit"] | UnsetType = field(name="x-legato-end", default=UNSET)
 
 
@@ -130,6 +142,19 @@ class AnswerText(_Answer, tag_field="type", tag="text"):
 
     text: str
     citations: list[dict[str, Any]] | None
+
+
+class AnswerThinking(_Answer, tag_field="type", tag="thinking"):
+    """What the model thinks, for a request that has it think. Send it back as it is."""
+
+    thinking: str
+    signature: str
+
+
+class AnswerRedactedThinking(_Answer, tag_field="type", tag="redacted_thinking"):
+    """What the model thinks, without a text. Send it back as it is."""
+
+    data: str
 
 
 class AnswerCall(_Answer, tag_field="type", tag="tool_use"):
@@ -147,7 +172,7 @@ class MessageAnswer(_Answer):
     type: Literal["message"]
     role: Literal["assistant"]
     model: Annotated[str, Meta(description="The class that served.")]
-    content: list[AnswerText | AnswerCall]
+    content: list[AnswerText | AnswerThinking | AnswerRedactedThinking | AnswerCall]
     stop_reason: Literal["end_turn", "max_tokens", "tool_use", "refusal"]
     stop_sequence: None
     usage: MessageUsage

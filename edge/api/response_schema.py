@@ -42,6 +42,7 @@ class InputItem(Struct):
     arguments: Annotated[str, Meta(description="Of a function: JSON.")] | None = None
     input: Annotated[str, Meta(description="Of a custom tool: any text.")] | None = None
     output: Annotated[AnyValue, Meta(description="A string, or parts with text.")] = None
+    encrypted_content: Annotated[str, Meta(description="Of reasoning, as it came.")] | None = None
 
 
 class ResponseTool(Struct):
@@ -178,6 +179,20 @@ class ResponseUsage(_Told):
     cut_by: Literal["credit", "spend_limit"] | UnsetType = field(name="x-legato-end", default=UNSET)
 
 
+class SummaryText(_Told, tag_field="type", tag="summary_text"):
+    """What the model thinks, in words."""
+
+    text: str
+
+
+class Reasoning(_Told, tag_field="type", tag="reasoning"):
+    """What the model thinks, for a request that asks for it. Send it back as it is."""
+
+    id: str
+    summary: list[SummaryText]
+    encrypted_content: str | UnsetType = UNSET
+
+
 class ResponseFailure(_Told):
     """Why an answer has failed."""
 
@@ -195,7 +210,7 @@ class ToldReasoning(_Told):
     """The way in which the model was asked to think."""
 
     effort: str | None
-    summary: None
+    summary: str | None
 
 
 class Response(_Told):
@@ -213,7 +228,7 @@ class Response(_Told):
     max_output_tokens: int | None
     metadata: dict[str, str | None]
     model: Annotated[str, Meta(description="The class that served.")]
-    output: list[OutputMessage | FunctionCall | CustomToolCall]
+    output: list[OutputMessage | FunctionCall | CustomToolCall | Reasoning]
     parallel_tool_calls: bool
     previous_response_id: None
     reasoning: ToldReasoning

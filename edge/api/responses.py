@@ -12,6 +12,7 @@ from edge.api.dialects import RESPONSES_PATH
 from edge.backends.auth import Principal
 from edge.responses.events import GatheredResponse, ResponseEvents
 from edge.responses.tools import OfferedTools
+from edge.wire.response_items import ReasoningForm
 from edge.wire.response_json import ResponseObject
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -55,14 +56,14 @@ def _object(class_id: str) -> ResponseObject:
 
 
 def _whole(class_id: str, piece: ChatResponse) -> Any:
-    whole = GatheredResponse(_object(class_id), OfferedTools())
+    whole = GatheredResponse(_object(class_id), OfferedTools(), ReasoningForm())
     whole.add(piece)
     return msgspec.json.decode(whole.render("stop", _USAGE))
 
 
 def _events(class_id: str, piece: ChatResponse) -> list[str]:
     """Returns the data of each event of a stream."""
-    events = ResponseEvents(_object(class_id), OfferedTools())
+    events = ResponseEvents(_object(class_id), OfferedTools(), ReasoningForm())
     stream = events.opening(piece) + events.deltas(piece) + events.closing("stop", _USAGE)
     return [event.partition("data: ")[2] for event in stream.decode().split("\n\n") if event]
 

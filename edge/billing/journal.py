@@ -33,7 +33,8 @@ SEAL: Final = 2
 # A change of a slot's layout needs another version in the file's header.
 # Request and account, which stay the same while the slot is taken.
 _OWNER: Final = struct.Struct(f"<16s{LONGEST_ACCOUNT_ID}s")
-# Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens.
+# Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens. Other parts of usage,
+# which change no charge, have no room.
 _COUNTS: Final = struct.Struct("<QIBBBBqqq")
 # A whole record: the checksum of what follows, the owner, the counts.
 _RECORD: Final = struct.Struct(f"<I{_OWNER.size}s{_COUNTS.size}s")

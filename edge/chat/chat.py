@@ -249,8 +249,6 @@ class Chat:
         self._request.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
-        if response.reasoning_data:
-            self._reply.add_reasoning_data(response.reasoning_data)
         await self._report_end(finished.finish_reason, finished.usage, basis, end)
         return end
 

@@ -154,6 +154,8 @@ class PieceDelivery:
             if not self._reply.can_write:
                 await self._reply.prepare()
             self._write(response)
+        elif response.reasoning_data:
+            self._reply.add_reasoning_data(response.reasoning_data)
         return True
 
     def count_end(self, usage: Usage) -> bool:
@@ -183,6 +185,8 @@ class PieceDelivery:
     def _write(self, response: ChatResponse) -> None:
         self.prompt_tokens = response.prompt_tokens
         self.output_tokens = response.output_tokens
+        if response.reasoning_data:
+            self._reply.add_reasoning_data(response.reasoning_data)
         if self._waiting is not None:
             self._waiting.add(response, response.ByteSize(), self.prompt_tokens, self.output_tokens)
             self._reply.write_gathered()

@@ -72,7 +72,7 @@ class Reply:
         raise NotImplementedError
 
     def add_reasoning_data(self, data: str) -> None:
-        """Adds the sealed thoughts of the answer, before the end."""
+        """Adds sealed thoughts: those before what is written next, or before the end."""
         raise NotImplementedError
 
     async def prepare(self) -> None:

@@ -9,6 +9,7 @@ from edge.messages.fields import Message, MessageBlock
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
 from edge.wire.checked_json import decode_part, invalid, present
 from edge.wire.request_fields import NULL
+from edge.wire.sealed_reasoning import past_reasoning
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
@@ -101,18 +102,19 @@ class ChatMessages:
             self._say(role, _content(parts))
 
     async def _add_answer(self, blocks: list[MessageBlock], place: str) -> None:
-        parts, calls, thoughts = [], [], []
+        # Of thoughts the seals alone are taken, which have their texts, too.
+        parts, calls, sealed = [], [], []
         for index, block in enumerate(blocks):
             if block.type == "tool_use":
                 calls.append(self._call(block, f"{place}[{index}]"))
             elif block.type in _THOUGHTS:
-                thoughts.append(block)
+                sealed.append(block.signature or block.data or "")
             else:
                 parts.append(_text(block, f"{place}[{index}]"))
             await self._yielder.spend(BYTES_PER_ELEMENT)
         fields: dict[str, object] = {"tool_calls": calls} if calls else {}
         content = _content(parts) if parts else NULL if calls else _EMPTY
-        self._say("assistant", content, **fields, **_reasoning(thoughts))
+        self._say("assistant", content, **fields, **past_reasoning(sealed))
 
     def _call(self, block: MessageBlock, place: str) -> dict[str, object]:
         if not block.id or not block.name:
@@ -137,12 +139,6 @@ class ChatMessages:
             parts[0]["text"] = Raw(_ERROR + b": " + bytes(parts[0]["text"])[1:])
         parts[-1] |= _mark(block)
         self._say("tool", _content(parts), tool_call_id=block.tool_use_id)
-
-
-def _reasoning(thoughts: list[MessageBlock]) -> dict[str, object]:
-    """Returns the fields of an assistant's message for its thoughts. There are none: what a model needs of its own is
-    in the ids of its calls."""
-    return {}
 
 
 def _text(block: MessageBlock, place: str) -> _Part:

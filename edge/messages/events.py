@@ -10,13 +10,18 @@ from typing import Final
 import msgspec
 
 from edge.messages.errors import error_object
-from edge.messages.message_json import (
+from edge.messages.whole_message import is_complete
+from edge.wire.message_json import (
+    NOT_SEALED,
+    MessageForm,
     citation_object,
-    is_complete,
     message_object,
+    redacted_block,
     stop_reason,
+    thinking_block,
     usage_object,
 )
+from edge.wire.sealed_reasoning import joined_data
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
@@ -30,11 +35,11 @@ _encode = msgspec.json.encode
 
 
 class MessageEvents:
-    def __init__(self, message_id: str, class_id: str, request_id: str, *, tells_edits: bool = False) -> None:
+    def __init__(self, message_id: str, class_id: str, request_id: str, form: MessageForm) -> None:
         self._message_id = message_id
         self._class_id = class_id
         self._request_id = request_id
-        self._tells_edits = tells_edits
+        self._form = form
         self._has_begun = False
         self._is_refused = False
         # The number of the block that is open, or was last.
@@ -44,8 +49,12 @@ class MessageEvents:
         # The index of the call whose block is open, and its arguments up to now.
         self._call: int | None = None
         self._arguments: list[str] = []
-        # Pieces of later calls, and texts that come after a call.
+        # A block of thoughts is open; and the seal of thoughts whose block is not stopped.
+        self._is_thinking = False
+        self._sealed = ""
+        # Pieces of later calls; thoughts and texts that come after a call.
         self._waiting: list[router.ToolCallDelta] = []
+        self._late_thoughts: list[str] = []
         self._late_texts: list[str] = []
         self._citations: list[router.Citation] = []
 
@@ -66,12 +75,36 @@ class MessageEvents:
         self._is_refused = self._is_refused or response.refusal
         events = b""
         if self._call is not None:
+            self._late_thoughts += [response.reasoning] if response.reasoning else []
             self._late_texts += response.contents
-        elif response.contents:
-            events = self._texts(response.contents)
+        else:
+            if response.reasoning:
+                events = self._think([response.reasoning])
+            if self._sealed and (response.contents or response.tool_calls):
+                events += self._stop_thinking()
+            if response.contents:
+                events += self._texts(response.contents)
         for delta in response.tool_calls:
             events += self._call_delta(delta)
         return events
+
+    def _think(self, texts: Iterable[str]) -> bytes:
+        events = b""
+        if not self._is_thinking:
+            events = self._start(thinking_block("", ""))
+            self._is_thinking = True
+        if self._form.omits_thinking:
+            return events
+        head = _DELTA % (self._block, b'thinking_delta","thinking"')
+        return events + b"".join([head + _encode(text) + _DELTA_END for text in texts])
+
+    def _stop_thinking(self) -> bytes:
+        """Renders the end of thoughts, with their seal. Without a text they are a block of their own."""
+        if self._is_thinking:
+            return self._stop()
+        events = self._start(redacted_block(self._sealed))
+        self._sealed = ""
+        return events + _event("content_block_stop", index=self._block)
 
     def _texts(self, texts: Iterable[str]) -> bytes:
         events = b""
@@ -92,10 +125,13 @@ class MessageEvents:
         self._citations = list(citations)
 
     def add_reasoning_data(self, data: str) -> None:
-        """Leaves thoughts out, for which this form has no place."""
+        """Adds the seal of the thoughts before what comes next."""
+        self._sealed = joined_data(self._sealed, data)
 
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         events = self._release(is_over=True)
+        if self._late_thoughts:
+            events += self._think(self._late_thoughts)
         if self._late_texts:
             events += self._texts(self._late_texts)
         if self._text_head:
@@ -103,9 +139,11 @@ class MessageEvents:
                 cited = {"type": "citations_delta", "citation": citation_object(citation)}
                 events += _event("content_block_delta", index=self._block, delta=cited)
         events += self._stop()
+        if self._sealed:
+            events += self._stop_thinking()
         reason = stop_reason(finish_reason, is_refused=self._is_refused)
         told = {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage_object(usage, cut_by)}
-        if self._tells_edits:
+        if self._form.tells_edits:
             told["context_management"] = {"applied_edits": []}
         events += _event("message_delta", **told)
         return events + _event("message_stop")
@@ -146,10 +184,15 @@ class MessageEvents:
 
     def _stop(self) -> bytes:
         """Stops the block that is open, if one is."""
-        if not self._text_head and self._call is None:
+        events = b""
+        if self._is_thinking:
+            signed = {"type": "signature_delta", "signature": self._sealed or NOT_SEALED}
+            events = _event("content_block_delta", index=self._block, delta=signed)
+            self._sealed = ""
+        elif not self._text_head and self._call is None:
             return b""
-        self._text_head, self._call = b"", None
-        return _event("content_block_stop", index=self._block)
+        self._text_head, self._call, self._is_thinking = b"", None, False
+        return events + _event("content_block_stop", index=self._block)
 
 
 def _event(kind: str, **fields: object) -> bytes:

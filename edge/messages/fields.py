@@ -13,6 +13,7 @@ from edge.wire.request_fields import ABSENT
 class Thinking(Struct):
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Meta(ge=0)] | None = None
+    display: Literal["summarized", "omitted"] | None = None
 
 
 class OutputFormat(Struct):
@@ -98,6 +99,9 @@ class MessageBlock(Struct, gc=False):
     tool_use_id: str = ""
     content: Raw = ABSENT
     is_error: bool | None = None
+    # Of thoughts, by which they are known; and of those that have no text.
+    signature: str | None = None
+    data: str | None = None
     cache_control: Raw = ABSENT
 
 

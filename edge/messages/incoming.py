@@ -10,11 +10,12 @@ from edge.http.http_chat import HttpChat
 from edge.http.replies import HttpReply, StreamedHttpReply, WholeHttpReply
 from edge.messages.errors import render_error, request_id_header
 from edge.messages.events import MessageEvents
-from edge.messages.message_json import MESSAGE_PREFIX, WholeMessage
 from edge.messages.request import RenderedChat, render_chat
+from edge.messages.whole_message import WholeMessage
 from edge.wire.body_reader import check_size
 from edge.wire.chat_request import ChatBody
 from edge.wire.checked_json import MOST_NAMES, OTHERS
+from edge.wire.message_json import MESSAGE_PREFIX
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import BODY_WRITER, Headers, Send
 from services.chassis.http.response_writer import ResponseWriter
@@ -40,15 +41,15 @@ class MessagesChat(HttpChat):
         return body
 
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
-        edge, request_id, tells_edits = self._edge, self.request_id, self._rendered.tells_edits
+        edge, request_id, form = self._edge, self.request_id, self._rendered.form
         ignored = (*unknown_betas(self.scope["headers"]), *self._rendered.ignored, *body.ignored)
         message_id = f"{MESSAGE_PREFIX}{request_id}"
         reply: HttpReply
         if body.stream:
-            events = MessageEvents(message_id, hold.class_id, request_id, tells_edits=tells_edits)
+            events = MessageEvents(message_id, hold.class_id, request_id, form)
             reply = EventReply(self._send, events, ignored, self.scope[BODY_WRITER], edge.keepalive_s)
         else:
-            whole = WholeMessage(message_id, hold.class_id, tells_edits=tells_edits)
+            whole = WholeMessage(message_id, hold.class_id, form)
             reply = WholeHttpReply(self._send, whole, ignored)
         reply.put_headers(request_id_header(request_id))
         return reply

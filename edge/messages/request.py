@@ -23,6 +23,7 @@ from edge.messages.fields import (
 )
 from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, check_tool_count
 from edge.wire.checked_json import SLICE_BYTES, check_utf8, decode_known, decode_part, invalid, present
+from edge.wire.message_json import MessageForm
 from edge.wire.request_fields import NULL
 from edge.wire.value_limit import check_values
 from services.chassis.sentence import Sentence
@@ -30,8 +31,9 @@ from services.chassis.timing.yielder import Yielder
 
 _SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
 _REFUSED: Final = ("compaction", "container", "inference_geo", "mcp_servers", "thread")
-# Blocks of thoughts are not used, so there are none to clear.
+# Models leave out themselves what they thought in earlier turns.
 _DONE_EDITS: Final = "clear_thinking_"
+_THINKS: Final = ("enabled", "adaptive")
 _TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _BRACE: Final = ord("{")
 _SCHEMA_PLACE: Final = "output_config.format.schema"
@@ -49,9 +51,8 @@ class RenderedChat:
 
     body: bytes
     # What is not passed on, and not known to chat completions either.
-    ignored: Collection[str] = ()
-    # The client is told which edits were applied to the context: none.
-    tells_edits: bool = False
+    ignored: Collection[str]
+    form: MessageForm
 
 
 async def render_chat(body: bytes) -> RenderedChat:
@@ -75,7 +76,8 @@ async def render_chat(body: bytes) -> RenderedChat:
         fields_json.append(b'"tools":[%b]' % b",".join(tools_json))
         others += of_tools
     rendered = b"{%b}" % b",".join(fields_json)
-    return RenderedChat(rendered, others, decoded.context_management is not None)
+    omits_thinking = decoded.thinking is not None and decoded.thinking.display == "omitted"
+    return RenderedChat(rendered, others, MessageForm(decoded.context_management is not None, omits_thinking))
 
 
 def _refuse_what_is_not_offered(body: MessagesBody) -> None:
@@ -113,9 +115,9 @@ def _reasoning(thinking: Thinking | None, effort: str | None) -> dict[str, objec
     if thinking is not None and thinking.type == "disabled":
         return {"reasoning_effort": "none"}
     fields: dict[str, object] = {} if effort is None else {"reasoning_effort": effort}
-    if thinking is not None and thinking.budget_tokens:
-        # Answers in this form have no blocks of thoughts.
-        fields["reasoning"] = {"max_tokens": thinking.budget_tokens, "exclude": True}
+    if thinking is not None and thinking.type in _THINKS:
+        wanted = {"reasoning": {"max_tokens": thinking.budget_tokens}}
+        fields |= wanted if thinking.budget_tokens else {"include_reasoning": True}
     return fields
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from edge.backends.auth import Principal
 from edge.chat.edge_state import EdgeState
 from edge.wire.completion_json import COMPLETION_PREFIX
+from edge.wire.message_json import MESSAGE_PREFIX
 from edge.wire.response_json import RESPONSE_PREFIX
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
@@ -21,7 +22,7 @@ _BASES: Final = {number: pb.UsageBasis.Value(f"USAGE_{name}") for name, number i
 async def get_request(edge: EdgeState, principal: Principal, request_id: str) -> pb.GetRequestResponse:
     """Returns a request of the principal's account, by its id or by that of its answer. Others are not found."""
     own_id, account_id = request_id, principal.account_id
-    for prefix in (COMPLETION_PREFIX, RESPONSE_PREFIX):
+    for prefix in (COMPLETION_PREFIX, RESPONSE_PREFIX, MESSAGE_PREFIX):
         own_id = own_id.removeprefix(prefix)
     if not _REQUEST_ID.fullmatch(own_id):
         raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="request"))

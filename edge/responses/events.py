@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
-from edge.responses.output import IN_PROGRESS, REFUSAL, TEXT, Output, OutputPart
+from edge.responses.output import IN_PROGRESS, Output
 from edge.responses.request import rename_param
 from edge.responses.tools import OfferedTools
+from edge.wire.response_items import REFUSAL, TEXT, OutputPart, ReasoningForm
 from edge.wire.response_json import ResponseObject, end_status
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -21,9 +22,9 @@ _encode = msgspec.json.encode
 
 
 class ResponseEvents:
-    def __init__(self, response: ResponseObject, tools: OfferedTools) -> None:
+    def __init__(self, response: ResponseObject, tools: OfferedTools, reasoning: ReasoningForm) -> None:
         self._response = response
-        self._output = Output(response.request_id, tools, self._emit)
+        self._output = Output(response.request_id, tools, reasoning, self._emit)
         self._events: list[bytes] = []
         self._sequence_number = 0
         # The part that texts are added to, and its event up to the text.
@@ -37,6 +38,7 @@ class ResponseEvents:
         return self._take()
 
     def deltas(self, response: router.ChatResponse) -> bytes:
+        self._output.take_reasoning(response)
         if response.contents:
             self.add_texts([_encode(text) for text in response.contents], REFUSAL if response.refusal else TEXT)
         self._output.add_calls(response.tool_calls)
@@ -64,7 +66,7 @@ class ResponseEvents:
         self._output.cite(citations)
 
     def add_reasoning_data(self, data: str) -> None:
-        """Leaves thoughts out, which no item has."""
+        self._output.seal(data)
 
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         status = end_status(finish_reason)
@@ -102,11 +104,12 @@ class ResponseEvents:
 class GatheredResponse:
     """The response object of an answer that is not streamed."""
 
-    def __init__(self, response: ResponseObject, tools: OfferedTools) -> None:
+    def __init__(self, response: ResponseObject, tools: OfferedTools, reasoning: ReasoningForm) -> None:
         self._response = response
-        self._output = Output(response.request_id, tools, lambda name, fields: None)
+        self._output = Output(response.request_id, tools, reasoning, lambda name, fields: None)
 
     def add(self, response: router.ChatResponse) -> None:
+        self._output.take_reasoning(response)
         if response.contents:
             part = self._output.open_part(REFUSAL if response.refusal else TEXT)
             part.pieces += [_encode(text)[1:-1] for text in response.contents]
@@ -116,8 +119,9 @@ class GatheredResponse:
         self._output.cite(citations)
 
     def add_reasoning_data(self, data: str) -> None:
-        """Leaves thoughts out, which no item has."""
+        self._output.seal(data)
 
     def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        self._output.end_reasoning()
         output = self._output.render(end_status(finish_reason))
         return _encode(self._response.render_end(output, finish_reason, usage, cut_by))

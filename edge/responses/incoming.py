@@ -42,8 +42,8 @@ class ResponseChat(HttpChat):
             lambda: edge.clock.now().timestamp(),
         )
         if not body.stream:
-            return WholeHttpReply(self._send, GatheredResponse(response, request.tools), ignored)
-        events = ResponseEvents(response, request.tools)
+            return WholeHttpReply(self._send, GatheredResponse(response, request.tools, request.reasoning), ignored)
+        events = ResponseEvents(response, request.tools, request.reasoning)
         return ResponseReply(self._send, events, ignored, self.scope[BODY_WRITER], edge.keepalive_s)
 
     @staticmethod

@@ -15,6 +15,7 @@ from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
 from edge.wire.checked_json import decode_part, invalid
 from edge.wire.custom_tools import to_arguments
 from edge.wire.request_fields import ABSENT, NULL
+from edge.wire.sealed_reasoning import past_reasoning
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
@@ -37,6 +38,8 @@ class _InputItem(Struct):
     arguments: str | None = None
     input: str | None = None
     output: Raw = ABSENT
+    # What the model thought, sealed.
+    encrypted_content: str | None = None
 
     def need(self, place: str, *fields: str) -> None:
         for name in fields:
@@ -52,11 +55,16 @@ class _SaidPart(Struct):
 
 @dataclass(slots=True)
 class _OpenTurn:
-    """A turn of the assistant: all that it has said and called since others spoke."""
+    """A turn of the assistant: all that it has thought, said and called since others spoke."""
 
+    sealed: list[str] = field(default_factory=list)
     texts: list[Raw] = field(default_factory=list)
     refusals: list[Raw] = field(default_factory=list)
     calls: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def has_only_thoughts(self) -> bool:
+        return bool(self.sealed) and not (self.texts or self.refusals or self.calls)
 
 
 _item_decoder = msgspec.json.Decoder(_InputItem)
@@ -101,7 +109,7 @@ class InputReader:
                 self._close_turn()
                 self._say({"role": "tool", "tool_call_id": item.call_id, "content": _content(texts)})
             case "reasoning":
-                self._take_reasoning()
+                self._take_reasoning(item.encrypted_content or "")
             case "item_reference":
                 raise invalid(Sentence("items_not_stored"), name)
             case kind if kind != "web_search_call":
@@ -110,7 +118,7 @@ class InputReader:
     async def _add_message(self, item: _InputItem, place: str) -> None:
         texts, refusals = await self._read_content(item.content, place)
         if item.role == "assistant":
-            if self._turn is None or not self._turn.calls:
+            if self._turn is None or not (self._turn.calls or self._turn.has_only_thoughts):
                 self._close_turn()
                 self._turn = _OpenTurn()
             self._turn.texts += texts
@@ -126,13 +134,16 @@ class InputReader:
         function = {"name": self._tools.function_name(item.namespace, item.name or ""), "arguments": arguments}
         self._turn.calls.append({"id": item.call_id, "type": "function", "function": function})
 
-    def _take_reasoning(self) -> None:
-        """Takes back what a model has thought. Messages have no place for it, so it is dropped."""
+    def _take_reasoning(self, sealed: str) -> None:
+        """Takes back what the model has thought. Summaries say it again, and are left out."""
+        if sealed:
+            self._turn = self._turn or _OpenTurn()
+            self._turn.sealed.append(sealed)
 
     def _close_turn(self) -> None:
         turn, self._turn = self._turn, None
-        if turn is not None:
-            message: dict[str, object] = {"role": "assistant"}
+        if turn is not None and not turn.has_only_thoughts:
+            message: dict[str, object] = {"role": "assistant", **past_reasoning(turn.sealed)}
             if turn.texts or not (turn.calls or turn.refusals):
                 message["content"] = _content(turn.texts)
             if turn.calls:

@@ -1,64 +1,16 @@
-"""The items of an answer as they grow: a message of text and refusals, and calls of functions and custom tools."""
+"""The items of an answer as they grow: messages, thoughts, and calls of functions and custom tools."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msgspec import Raw
-
 from edge.responses.tools import NamedTool, OfferedTools
 from edge.wire.custom_tools import CustomInput
+from edge.wire.response_items import TEXT, Emit, MessageItem, OutputPart, ReasoningForm, ReasoningItem
+from edge.wire.sealed_reasoning import joined_data
 from legato_protos.router.v1 import router_pb2 as router
 
-TEXT: Final = "output_text"
-REFUSAL: Final = "refusal"
 IN_PROGRESS: Final = "in_progress"
-
-# Takes an event: its type, its place and its further fields.
-Emit = Callable[[str, dict[str, object]], None]
-
-
-@dataclass(slots=True)
-class OutputPart:
-    """A part of a message, whose text stays JSON: pieces of a string, without its quotes."""
-
-    kind: str
-    # What says where it is, in each of its events.
-    place: dict[str, object]
-    pieces: list[bytes] = field(default_factory=list)
-    annotations: list[dict[str, object]] = field(default_factory=list)
-
-    @property
-    def text(self) -> Raw:
-        return Raw(b'"%b"' % b"".join(self.pieces))
-
-    def content(self) -> dict[str, object]:
-        if self.kind == REFUSAL:
-            return {"type": REFUSAL, "refusal": self.text}
-        return {"type": TEXT, "text": self.text, "annotations": self.annotations, "logprobs": []}
-
-
-@dataclass(slots=True)
-class MessageItem:
-    item_id: str
-    output_index: int
-    parts: list[OutputPart] = field(default_factory=list)
-
-    def render(self, status: str) -> dict[str, object]:
-        content = [part.content() for part in self.parts]
-        return {"id": self.item_id, "type": "message", "status": status, "role": "assistant", "content": content}
-
-    def end(self, status: str, emit: Emit) -> None:
-        self.end_part(emit)
-        emit("output_item.done", {"output_index": self.output_index, "item": self.render(status)})
-
-    def end_part(self, emit: Emit) -> None:
-        if self.parts:
-            part = self.parts[-1]
-            name = "text" if part.kind == TEXT else REFUSAL
-            more: dict[str, object] = {"logprobs": []} if part.kind == TEXT else {}
-            emit(f"{part.kind}.done", {**part.place, name: part.text, **more})
-            emit("content_part.done", {**part.place, "part": part.content()})
 
 
 @dataclass(slots=True)
@@ -114,18 +66,55 @@ class CallItem:
 class Output:
     """The items of one answer. What happens to them is emitted as events."""
 
-    def __init__(self, request_id: str, tools: OfferedTools, emit: Emit) -> None:
+    def __init__(self, request_id: str, tools: OfferedTools, reasoning: ReasoningForm, emit: Emit) -> None:
         self._request_id = request_id
         self._tools = tools
+        self._form = reasoning
         self._emit = emit
-        self._items: list[MessageItem | CallItem] = []
+        self._items: list[MessageItem | CallItem | ReasoningItem] = []
         self._calls: dict[int, CallItem] = {}
+        # What is open; calls are until the end, since pieces of several may come in turn.
         self._message: MessageItem | None = None
+        self._reasoning: ReasoningItem | None = None
+        # Of thoughts whose item is not ended.
+        self._sealed = ""
 
     def render(self, status: str = "completed") -> list[dict[str, Any]]:
         """Returns the items; the last one has this status."""
         last = len(self._items) - 1
         return [item.render(status if at == last else "completed") for at, item in enumerate(self._items)]
+
+    def take_reasoning(self, response: router.ChatResponse) -> None:
+        """Adds the thoughts of a response, and ends them if it has more, which follows them."""
+        if self._form.has_summary and response.reasoning:
+            self._open_reasoning().add(response.reasoning, self._emit)
+        if response.contents or response.tool_calls:
+            self.end_reasoning()
+
+    def seal(self, data: str) -> None:
+        """Adds the seal of the thoughts before what comes next."""
+        if self._form.has_encrypted:
+            self._sealed = joined_data(self._sealed, data)
+
+    def end_reasoning(self) -> None:
+        """Ends thoughts, with their seal, which may be all that there is of them."""
+        if self._reasoning is None and not self._sealed:
+            return
+        item = self._open_reasoning()
+        item.encrypted_content, self._sealed, self._reasoning = self._sealed, "", None
+        item.end("completed", self._emit)
+
+    def _open_reasoning(self) -> ReasoningItem:
+        if self._reasoning is None:
+            self._end_message()
+            self._reasoning = ReasoningItem(self._next_id("rs"), len(self._items))
+            self._begin(self._reasoning)
+        return self._reasoning
+
+    def _end_message(self) -> None:
+        if self._message is not None:
+            self._message.end("completed", self._emit)
+            self._message = None
 
     def open_part(self, kind: str) -> OutputPart:
         """Returns the part that text of this kind is added to, which may be a new one."""
@@ -145,9 +134,7 @@ class Output:
         for delta in deltas:
             call = self._calls.get(delta.index)
             if call is None:
-                if self._message is not None:
-                    self._message.end("completed", self._emit)
-                    self._message = None
+                self._end_message()
                 tool = self._tools.tool_of(delta.name)
                 item_id = self._next_id("ctc" if tool.is_custom else "fc")
                 call = self._calls[delta.index] = CallItem(item_id, len(self._items), delta.id, tool)
@@ -163,15 +150,15 @@ class Output:
                 self._emit("output_text.annotation.added", fields)
 
     def end(self, status: str) -> None:
-        """Ends all items that are open; the last one with this status. Calls are open until the end, since pieces of
-        several may come in turn."""
+        """Ends all items that are open; the last one with this status."""
+        self.end_reasoning()
         last = len(self._items) - 1
         for at, item in enumerate(self._items):
             if item is self._message or isinstance(item, CallItem):
                 item.end(status if at == last else "completed", self._emit)
         self._message = None
 
-    def _begin(self, item: MessageItem | CallItem) -> None:
+    def _begin(self, item: MessageItem | CallItem | ReasoningItem) -> None:
         self._items.append(item)
         self._emit("output_item.added", {"output_index": item.output_index, "item": item.render(IN_PROGRESS)})
 

@@ -15,6 +15,8 @@ from edge.responses.tools import OfferedTools, choose_tools, read_tools
 from edge.wire.checked_json import SLICE_BYTES, check_field, check_utf8, decode_known, decode_part, invalid, present
 from edge.wire.request_fields import ABSENT
 from edge.wire.response_fields import ReasoningOptions, ResponseBody, ResponseBodyOfKnownFields, TextOptions
+from edge.wire.response_items import ReasoningForm
+from edge.wire.response_json import settings_of
 from edge.wire.value_limit import check_values
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
@@ -50,6 +52,7 @@ class ConvertedRequest:
     # The body of the chat.
     chat_json: bytes
     tools: OfferedTools
+    reasoning: ReasoningForm
     # What is left out although it may change the answer.
     ignored: tuple[str, ...]
     # The settings that the answer tells.
@@ -87,13 +90,14 @@ async def convert_request(body_json: bytes, *, may_search: bool) -> ConvertedReq
     if tools.has_search and (tools.functions or not may_search):
         ignored.append("web_search")
     messages_json = b",".join(await _read_messages(body, tools, yielder))
-    parts = [b'"messages":[%b]' % messages_json, _encode(_parameters(body))[1:-1]]
+    told = ReasoningForm(reasoning.summary not in (None, "none"), "reasoning.encrypted_content" in (body.include or ()))
+    parts = [b'"messages":[%b]' % messages_json, _encode(_parameters(body, has_reasoning=any(told)))[1:-1]]
     if tools.functions:
         parts.append(b'"tools":[%b]' % b",".join(tools.functions.values()))
     if choice_json:
         parts.append(b'"tool_choice":%b' % choice_json)
     tools.functions.clear()
-    return ConvertedRequest(b"{%b}" % b",".join(filter(None, parts)), tools, tuple(ignored), _settings(body))
+    return ConvertedRequest(b"{%b}" % b",".join(filter(None, parts)), tools, told, tuple(ignored), settings_of(body))
 
 
 def rename_param(param: str | None) -> str | None:
@@ -113,7 +117,7 @@ def _refuse_what_is_not_offered(body: ResponseBody) -> None:
     check_field("metadata", present(body.metadata), _metadata_decoder)
 
 
-def _parameters(body: ResponseBody) -> dict[str, object]:
+def _parameters(body: ResponseBody, *, has_reasoning: bool) -> dict[str, object]:
     text, reasoning = body.text or TextOptions(), body.reasoning or ReasoningOptions()
     fields: dict[str, object] = {
         "model": body.model,
@@ -123,6 +127,7 @@ def _parameters(body: ResponseBody) -> dict[str, object]:
         "top_p": body.top_p,
         "parallel_tool_calls": body.parallel_tool_calls,
         "reasoning_effort": reasoning.effort,
+        "include_reasoning": has_reasoning or None,
         "verbosity": text.verbosity,
         "response_format": _response_format(text.format),
         "prompt_cache_key": body.prompt_cache_key if present(body.prompt_cache_key) else None,
@@ -157,17 +162,3 @@ async def _read_messages(body: ResponseBody, tools: OfferedTools, yielder: Yield
     if not said:
         raise invalid(Sentence("content_empty", name="input"), "input")
     return messages + said
-
-
-def _settings(body: ResponseBody) -> dict[str, object]:
-    effort = body.reasoning.effort if body.reasoning is not None else None
-    choice = present(body.tool_choice)
-    return {
-        "max_output_tokens": body.max_output_tokens,
-        "metadata": Raw(present(body.metadata) or b"{}"),
-        "parallel_tool_calls": body.parallel_tool_calls is not False,
-        "reasoning": {"effort": effort, "summary": None},
-        "temperature": body.temperature,
-        "tool_choice": Raw(choice or b'"auto"'),
-        "top_p": body.top_p,
-    }

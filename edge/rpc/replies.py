@@ -8,6 +8,7 @@ from typing import Any, Final
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Piece, PieceSource, Reply
 from edge.wire.completion_json import Folded
+from edge.wire.sealed_reasoning import joined_data
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -75,7 +76,7 @@ class RpcReply(Reply):
         ]
 
     def add_reasoning_data(self, data: str) -> None:
-        self._reasoning_data = data
+        self._reasoning_data = joined_data(self._reasoning_data, data)
 
     def keep_alive(self) -> None:
         remaining_s = self._call.remaining_s()

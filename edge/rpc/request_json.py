@@ -14,8 +14,8 @@ from google.protobuf.struct_pb2 import Value
 
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count, check_tool_count
 from edge.wire.checked_json import LARGEST_FIELD_BYTES, SLICE_BYTES, invalid
-from edge.wire.completion_json import REASONING_FORMAT
 from edge.wire.request_fields import UnreadObject
+from edge.wire.sealed_reasoning import past_reasoning
 from legato_protos.chat.v1 import chat_pb2 as pb
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
@@ -156,12 +156,8 @@ async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
 
 
 def _past_reasoning(message: pb.Message) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    if message.reasoning:
-        fields["reasoning_content"] = message.reasoning
-    if message.reasoning_data:
-        fields["reasoning_details"] = [{"format": REASONING_FORMAT, "data": message.reasoning_data}]
-    return fields
+    fields: dict[str, object] = {"reasoning_content": message.reasoning} if message.reasoning else {}
+    return fields | past_reasoning([message.reasoning_data])
 
 
 def _part(part: pb.Part) -> dict[str, object]:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from edge.wire.responses import error_body
+from edge.wire.sealed_reasoning import joined_data, reasoning_details
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
@@ -15,9 +16,6 @@ from services.rules.usage import COLUMNS, parts_of
 # The prefix of a completion's id, before the id of its request.
 COMPLETION_PREFIX = "chatcmpl-"
 DONE = b"data: [DONE]\n\n"
-# What `reasoning_details` of ours are called; the router finds them by it.
-REASONING_FORMAT = "legato-v1"
-
 # The objects of an answer's usage that break counts down.
 DETAILS: Final = {f"{whole}_details": parts for whole in COLUMNS if (parts := parts_of(whole))}
 
@@ -51,6 +49,7 @@ class Chunks:
         self.between_contents = DELTA_END + self.content_head
         # What comes before the finish reason: citations, and sealed thoughts.
         self._closing = b""
+        self._reasoning_data = ""
 
     def opening(self, response: router.ChatResponse | None) -> bytes:
         """Renders the first chunk. Its content is null if the answer begins with a tool call or a refusal."""
@@ -79,11 +78,13 @@ class Chunks:
         self._closing += self._delta_head + b'"annotations":' + annotations_json + DELTA_END
 
     def add_reasoning_data(self, data: str) -> None:
-        """Adds sealed thoughts as a chunk before the last."""
-        details_json = _encode(_reasoning_details(data))
-        self._closing += self._delta_head + b'"reasoning_details":' + details_json + DELTA_END
+        """Adds sealed thoughts; a chunk before the last has them."""
+        self._reasoning_data = joined_data(self._reasoning_data, data)
 
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        if self._reasoning_data:
+            details_json = _encode(reasoning_details(self._reasoning_data))
+            self._closing += self._delta_head + b'"reasoning_details":' + details_json + DELTA_END
         finish = self._closing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage, cut_by)) + DONE
 
@@ -100,11 +101,6 @@ def _delta(call: router.ToolCallDelta) -> dict[str, object]:
         return {"index": call.index, "function": {"arguments": call.arguments}}
     function = {"name": call.name, "arguments": call.arguments}
     return {"index": call.index, "id": call.id, "type": "function", "function": function}
-
-
-def _reasoning_details(data: str) -> list[dict[str, object]]:
-    """Renders sealed thoughts in OpenRouter's form, which its clients send back."""
-    return [{"type": "reasoning.encrypted", "format": REASONING_FORMAT, "index": 0, "data": data}]
 
 
 def _annotation(citation: router.Citation) -> dict[str, object]:
@@ -164,7 +160,7 @@ class Completion(Folded):
         self._reasoning_data = ""
 
     def add_reasoning_data(self, data: str) -> None:
-        self._reasoning_data = data
+        self._reasoning_data = joined_data(self._reasoning_data, data)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._annotations = [_annotation(citation) for citation in citations]
@@ -182,7 +178,7 @@ class Completion(Folded):
         if reasoning := self.reasoning:
             message["reasoning_content"] = reasoning
         if self._reasoning_data:
-            message["reasoning_details"] = _reasoning_details(self._reasoning_data)
+            message["reasoning_details"] = reasoning_details(self._reasoning_data)
         if self._annotations:
             message["annotations"] = self._annotations
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}

@@ -20,6 +20,7 @@ class ReasoningOptions(Struct):
     """The way in which a model thinks, and what it tells of that."""
 
     effort: _Word | None = None
+    summary: _Word | None = None
     context: str | None = None
     mode: str | None = None
 

@@ -4,6 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Raw
+
+from edge.wire.checked_json import present
+from edge.wire.response_fields import ReasoningOptions, ResponseBody
 from legato_protos.type.v1.usage_pb2 import Usage
 
 # The prefix of a response's id, before the id of its request.
@@ -60,9 +64,24 @@ def response_usage(usage: Usage, cut_by: str) -> dict[str, object]:
     """Builds the usage of an answer; `cut_by` says what ended one whose credit was used up."""
     return {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens},
         "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         **({"x-legato-end": cut_by} if cut_by else {}),
+    }
+
+
+def settings_of(body: ResponseBody) -> dict[str, object]:
+    """Returns the settings of a request that its response has, too."""
+    reasoning = body.reasoning or ReasoningOptions()
+    choice = present(body.tool_choice)
+    return {
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": Raw(present(body.metadata) or b"{}"),
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
+        "temperature": body.temperature,
+        "tool_choice": Raw(choice or b'"auto"'),
+        "top_p": body.top_p,
     }

@@ -31,7 +31,4 @@ def margin_nanos(sums: CostedSums) -> int | None:
 
 def provider_counts(sums: Any) -> dict[str, int]:
     """Returns what providers counted of the calls of a row, under the names of a file."""
-    told = {f"told_{name}": count for name, count in named(sums.told_usage).items()}
-    # Beside the other part of the prompt.
-    behind = told.pop("told_completion_tokens")
-    return {**told, "cache_write_tokens": sums.cache_write_tokens, "told_completion_tokens": behind}
+    return {f"told_{name}": count for name, count in named(sums.told_usage).items()}

@@ -16,14 +16,20 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def minus(self, other: "Usage") -> "Usage":
         return Usage(*map(sub, counts_of(self), counts_of(other)))
 
 
 COLUMNS: Final = Usage.__struct_fields__
-# Columns that count some of the tokens of another one, and the one.
-PART_OF: Final = {"cached_tokens": "prompt_tokens"}
+# Columns that count some of the tokens of another one, and the one. No token is in two parts.
+PART_OF: Final = {
+    "cached_tokens": "prompt_tokens",
+    "cache_write_tokens": "prompt_tokens",
+    "reasoning_tokens": "completion_tokens",
+}
 # The counts of anything that has the columns, in their order.
 counts_of: Final[Callable[[Any], tuple[int, ...]]] = attrgetter(*COLUMNS)
 
@@ -49,11 +55,13 @@ def add_usage(total: Message, added: object) -> None:
 
 
 def with_bounded_parts(usage: Usage) -> Usage:
-    """Returns the usage with no more tokens in a part than in the whole."""
+    """Returns the usage with no more tokens in the parts together than in the whole."""
+    counts = named(usage)
+    left = counts.copy()
     for part, whole in PART_OF.items():
-        if getattr(usage, part) > (most := getattr(usage, whole)):
-            usage = msgspec.structs.replace(usage, **{part: most})
-    return usage
+        counts[part] = min(counts[part], left[whole])
+        left[whole] -= counts[part]
+    return Usage(**counts)
 
 
 def parts_of(whole: str) -> list[str]:

@@ -36,7 +36,7 @@ from services.metering.service import MIGRATIONS
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.statements.servicer import StatementServicer
-from services.rules.usage import Usage
+from services.rules.usage import Usage, counts_of, named
 from tests.console.clock import NOW_US, StandingClock
 from tests.console.copies import copy_of, restore
 from tests.support.servers.migrated import migrated_sqlite
@@ -100,11 +100,12 @@ def _calls(number: int, usage: Usage, cost_nanos: int) -> str | None:
 def charge_of(hold: Hold) -> Entry:
     assert hold.resolved_at_us is not None
     assert hold.counted_hour_us is not None
-    return Entry(
+    entry = Entry(
         "charge", hold.request_id, hold.account_id, -hold.charged_nanos, hold.resolved_at_us,
         hold.booked_nanos, -hold.loss_nanos, 0, hold.key_id, hold.class_id, hold.price_version, hold.counted_hour_us,
-        1, hold.prompt_tokens, hold.cached_tokens, hold.completion_tokens, hold.basis, hold.end,
+        1, basis=hold.basis, end=hold.end,
     )  # fmt: skip
+    return msgspec.structs.replace(entry, **named(hold))
 
 
 class Metering:
@@ -202,10 +203,7 @@ class Metering:
         for entry in entries:
             nanos[entry.account_id][0] += entry.customer_nanos
             if entry.requests:
-                counted = (
-                    entry.requests, entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens,
-                    -entry.customer_nanos, -entry.loss_nanos,
-                )  # fmt: skip
+                counted = (entry.requests, *counts_of(entry), -entry.customer_nanos, -entry.loss_nanos)
                 sums = hours[(entry.account_id, entry.hour_us, entry.key_id, entry.class_id)]
                 sums[:] = map(sum, zip(sums, counted, strict=True))
         for hold in holds:

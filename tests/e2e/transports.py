@@ -10,6 +10,7 @@ from grpc_status import rpc_status
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
 from services.chassis.errors import LegatoError, from_status
+from services.rules.usage import COLUMNS, Usage, usage_of
 from tests.e2e.raw_http import Answer, post_chat
 from tests.support.rpc_chats import socket_of, to_chat
 from tests.support.service import Service
@@ -32,12 +33,6 @@ class Failure(NamedTuple):
     param: str | None
     message: str
     says_when_to_retry: bool
-
-
-class Usage(NamedTuple):
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
 
 
 class ToolCall(NamedTuple):
@@ -173,7 +168,7 @@ def _add_call(told: Told, index: int, call: pb.ToolCall | pb.ToolCallDelta) -> N
 
 def _add_end(told: Told, end: pb.Finished | pb.CompleteResponse, citations: Iterable[pb.Citation]) -> None:
     told.finish_reason, told.cut_by = _FINISHED[end.finish_reason], _CUT_BY[end.cut_by]
-    told.usage = Usage(end.usage.prompt_tokens, end.usage.cached_tokens, end.usage.completion_tokens)
+    told.usage = usage_of(end.usage)
     told.cost_nanos = end.usage.cost_nanos
     told.citations = [Citation(each.start_index, each.end_index, each.title, each.url) for each in citations]
 
@@ -218,8 +213,8 @@ def _add_message(told: Told, message: Mapping[str, Any]) -> None:
 
 
 def _add_usage(told: Told, usage: Mapping[str, Any]) -> None:
-    cached_tokens = usage["prompt_tokens_details"]["cached_tokens"]
-    told.usage = Usage(usage["prompt_tokens"], cached_tokens, usage["completion_tokens"])
+    counts = {**usage, **usage["prompt_tokens_details"], **usage["completion_tokens_details"]}
+    told.usage = Usage(**{name: counts[name] for name in COLUMNS})
     told.cut_by = usage.get("x-legato-end", "")
 
 

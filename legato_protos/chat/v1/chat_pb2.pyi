@@ -1172,11 +1172,17 @@ class Usage(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     COST_NANOS_FIELD_NUMBER: _builtins.int
+    CACHE_WRITE_TOKENS_FIELD_NUMBER: _builtins.int
+    REASONING_TOKENS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     cached_tokens: _builtins.int
     """The part of the prompt that the provider had in its cache."""
     completion_tokens: _builtins.int
     cost_nanos: _builtins.int
+    cache_write_tokens: _builtins.int
+    """The part of the prompt that the provider wrote to its cache, as far as it said. It is charged as the prompt."""
+    reasoning_tokens: _builtins.int
+    """The part of the answer that is reasoning, as far as the provider said. It is charged as the answer."""
     def __init__(
         self,
         *,
@@ -1184,10 +1190,12 @@ class Usage(_message.Message):
         cached_tokens: _builtins.int = ...,
         completion_tokens: _builtins.int = ...,
         cost_nanos: _builtins.int = ...,
+        cache_write_tokens: _builtins.int = ...,
+        reasoning_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "cost_nanos", b"cost_nanos", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "cost_nanos", b"cost_nanos", "prompt_tokens", b"prompt_tokens", "reasoning_tokens", b"reasoning_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -194,7 +194,6 @@ class ReportSums(_message.Message):
     COSTED_NANOS_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
     TOLD_USAGE_FIELD_NUMBER: _builtins.int
-    CACHE_WRITE_TOKENS_FIELD_NUMBER: _builtins.int
     COST_NANOS_FIELD_NUMBER: _builtins.int
     UNCOSTED_CALLS_FIELD_NUMBER: _builtins.int
     requests: _builtins.int
@@ -211,7 +210,6 @@ class ReportSums(_message.Message):
     """Of what was charged, the part whose cost is known."""
     calls: _builtins.int
     """The calls to models that are known, by their providers' own counts."""
-    cache_write_tokens: _builtins.int
     cost_nanos: _builtins.int
     """What providers charge for the calls whose cost is known, and the number of the others."""
     uncosted_calls: _builtins.int
@@ -234,13 +232,12 @@ class ReportSums(_message.Message):
         costed_nanos: _builtins.int = ...,
         calls: _builtins.int = ...,
         told_usage: _usage_pb2.Usage | None = ...,
-        cache_write_tokens: _builtins.int = ...,
         cost_nanos: _builtins.int = ...,
         uncosted_calls: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["told_usage", b"told_usage", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_nanos", b"adjusted_nanos", "cache_write_tokens", b"cache_write_tokens", "calls", b"calls", "charged_nanos", b"charged_nanos", "cost_nanos", b"cost_nanos", "costed_nanos", b"costed_nanos", "granted_nanos", b"granted_nanos", "lost_nanos", b"lost_nanos", "requests", b"requests", "returned_nanos", b"returned_nanos", "told_usage", b"told_usage", "uncosted_calls", b"uncosted_calls", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_nanos", b"adjusted_nanos", "calls", b"calls", "charged_nanos", b"charged_nanos", "cost_nanos", b"cost_nanos", "costed_nanos", b"costed_nanos", "granted_nanos", b"granted_nanos", "lost_nanos", b"lost_nanos", "requests", b"requests", "returned_nanos", b"returned_nanos", "told_usage", b"told_usage", "uncosted_calls", b"uncosted_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

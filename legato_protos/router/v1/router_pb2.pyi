@@ -364,7 +364,9 @@ class ChatResponse(_message.Message):
     reasoning: _builtins.str
     """What the model thinks, for a client that asked for it. It stands before the contents of the same response."""
     reasoning_data: _builtins.str
-    """With `finished`, for such a client: the thoughts of the whole answer, sealed, for the next turn."""
+    """For such a client: thoughts, sealed, for the next turn. They are those before what follows in the same response, since
+    the last such data; with `finished` also those behind it.
+    """
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from legato_protos.type.v1 import usage_pb2 as legato_dot_type_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flegato/type/v1/model_call.proto\x12\x0elegato.type.v1\x1a\x1alegato/type/v1/usage.proto\"\x9b\x01\n\tModelCall\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x12\n\nmodel_name\x18\x02 \x01(\t\x12$\n\x05usage\x18\x03 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x04 \x01(\x03\x12\x17\n\ncost_nanos\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_cost_nanosB\x17Z\x15legato/type/v1;typev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flegato/type/v1/model_call.proto\x12\x0elegato.type.v1\x1a\x1alegato/type/v1/usage.proto\"\x7f\n\tModelCall\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x12\n\nmodel_name\x18\x02 \x01(\t\x12$\n\x05usage\x18\x03 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x17\n\ncost_nanos\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_cost_nanosB\x17Z\x15legato/type/v1;typev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,6 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'legato.type.v1.model_call_p
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/type/v1;typev1'
-  _globals['_MODELCALL']._serialized_start=80
-  _globals['_MODELCALL']._serialized_end=235
+  _globals['_MODELCALL']._serialized_start=79
+  _globals['_MODELCALL']._serialized_end=206
 # @@protoc_insertion_point(module_scope)

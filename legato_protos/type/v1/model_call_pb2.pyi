@@ -26,13 +26,10 @@ class ModelCall(_message.Message):
     PROVIDER_FIELD_NUMBER: _builtins.int
     MODEL_NAME_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
-    CACHE_WRITE_TOKENS_FIELD_NUMBER: _builtins.int
     COST_NANOS_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """The operator's names, as in the routes."""
     model_name: _builtins.str
-    cache_write_tokens: _builtins.int
-    """Of the prompt's tokens, those written to the provider's cache, as far as it said."""
     cost_nanos: _builtins.int
     """What the provider charges, by plausible counts. Absent: the routes do not state it."""
     @_builtins.property
@@ -45,12 +42,11 @@ class ModelCall(_message.Message):
         provider: _builtins.str = ...,
         model_name: _builtins.str = ...,
         usage: _usage_pb2.Usage | None = ...,
-        cache_write_tokens: _builtins.int = ...,
         cost_nanos: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_nanos", b"_cost_nanos", "cost_nanos", b"cost_nanos", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_nanos", b"_cost_nanos", "cache_write_tokens", b"cache_write_tokens", "cost_nanos", b"cost_nanos", "model_name", b"model_name", "provider", b"provider", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_nanos", b"_cost_nanos", "cost_nanos", b"cost_nanos", "model_name", b"model_name", "provider", b"provider", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_nanos: _TypeAlias = _typing.Literal["cost_nanos"]  # noqa: Y015
     _WhichOneofArgType__cost_nanos: _TypeAlias = _typing.Literal["_cost_nanos", b"_cost_nanos"]  # noqa: Y015

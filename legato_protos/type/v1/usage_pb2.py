@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1alegato/type/v1/usage.proto\x12\x0elegato.type.v1\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x15\n\rcached_tokens\x18\x02 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x03 \x01(\x03\x42\x17Z\x15legato/type/v1;typev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1alegato/type/v1/usage.proto\x12\x0elegato.type.v1\"\x86\x01\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x15\n\rcached_tokens\x18\x02 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x03 \x01(\x03\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x04 \x01(\x03\x12\x18\n\x10reasoning_tokens\x18\x05 \x01(\x03\x42\x17Z\x15legato/type/v1;typev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,6 +32,6 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'legato.type.v1.usage_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/type/v1;typev1'
-  _globals['_USAGE']._serialized_start=46
-  _globals['_USAGE']._serialized_end=126
+  _globals['_USAGE']._serialized_start=47
+  _globals['_USAGE']._serialized_end=181
 # @@protoc_insertion_point(module_scope)

@@ -179,7 +179,6 @@ def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
         provider=given.provider[:LONGEST_NAME],
         model_name=given.model_name[:LONGEST_NAME],
         usage=usage,
-        cache_write_tokens=_bounded(given.cache_write_tokens, usage.prompt_tokens),
         cost_nanos=_bounded(given.cost_nanos, LARGEST_BOOKING_NANOS) if given.HasField("cost_nanos") else None,
     )
 

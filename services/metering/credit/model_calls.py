@@ -20,7 +20,6 @@ class ModelCall(msgspec.Struct, frozen=True, array_like=True):
     # None: unknown.
     cost_nanos: int | None
     usage: Usage
-    cache_write_tokens: int = 0
 
 
 def encode_calls(calls: Iterable[ModelCall]) -> str:

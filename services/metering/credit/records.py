@@ -87,6 +87,9 @@ class Hold(msgspec.Struct, frozen=True):
     # From its arrival until its answer began, if that was streamed, and until it ended; None: unknown.
     first_token_ms: int | None = None
     duration_ms: int | None = None
+    # Of the usage, in the columns that came later.
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
     @property
     def usage(self) -> Usage:
@@ -134,6 +137,9 @@ class Entry(msgspec.Struct, frozen=True):
     end: End | None = None
     # The reason: free text for an adjustment, one of the ledger's constants for a loss.
     reason: str | None = None
+    # Of the usage, in the columns that came later.
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class OwedChange(msgspec.Struct, frozen=True):

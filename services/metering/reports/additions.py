@@ -21,7 +21,7 @@ TOLD: Final = {name: f"told_{name}" for name in COLUMNS}
 # charged, the part whose cost is known; the calls behind it, and those whose cost is unknown.
 SUMMED: Final = (
     "requests", *COLUMNS, "charged_nanos", "lost_nanos", "granted_nanos", "adjusted_nanos", "returned_nanos",
-    "costed_nanos", "calls", *TOLD.values(), "cache_write_tokens", "cost_nanos", "uncosted_calls",
+    "costed_nanos", "calls", *TOLD.values(), "cost_nanos", "uncosted_calls",
 )  # fmt: skip
 # The ids of what payments book begin with it.
 _PAYMENT_PREFIX: Final = "stripe-"
@@ -85,7 +85,6 @@ def additions_of(entry: SummedEntry) -> Iterator[Addition]:
         sums = {
             "calls": 1,
             **{TOLD[name]: count for name, count in named(call.usage).items()},
-            "cache_write_tokens": call.cache_write_tokens,
             "cost_nanos": call.cost_nanos or 0,
             "uncosted_calls": int(call.cost_nanos is None),
         }

@@ -19,6 +19,7 @@ from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, parts_of
 from services.router.providers.base import Piece, ProviderError
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.http_provider import LARGEST_ANSWER_BYTES
+from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment
 
 # Memory of a text beside its characters.
@@ -42,6 +43,8 @@ class Gathering:
         self._has_packed = False
         self._refusal: list[str] = []
         self._hidden: list[str] = []
+        # Told to the client before the texts.
+        self._thoughts: list[Thought] = []
         self._fragments: list[ToolCallFragment] = []
         self._finish_reason: str | None = None
         self._held_bytes = 0
@@ -125,6 +128,7 @@ class Gathering:
         (self._refusal if piece.refuses else self._contents).extend(piece.contents)
         if piece.hidden:
             self._hidden.append(piece.hidden)
+        self._thoughts += piece.thoughts_before
         self._fragments += piece.tool_calls
         self._finish_reason = piece.finish_reason or self._finish_reason
         self._hold(characters)
@@ -148,6 +152,7 @@ class Gathering:
             pieces += [Piece([part]) for part in parts_of(text)]
             pieces += [Piece([part], refuses=True) for part in parts_of(refusal)]
             pieces += [Piece(tool_calls=[fragment]) for fragment in fragments]
+        pieces[0].thoughts_before = self._thoughts
         pieces[-1].finish(last.finish_reason if self.is_cut else self._finish_reason, last.usage, last.thoughts)
         return deque(pieces)
 

@@ -1,6 +1,6 @@
 """Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
@@ -66,7 +66,12 @@ class Relay:
             self._send_packed = _keep_and_send(self.transcript, self._send_packed)
         # Of what the model thinks, in its vendor's terms.
         self._seals: AnswerSeals | None = None
+        # What the client has not been given yet; and what came before texts since the last call, which the id of the
+        # next has to carry.
         self._thoughts: list[Thought] = []
+        self._thoughts_before_call: list[Thought] = []
+        # The client was last told reasoning, whose seal comes with what follows.
+        self._is_reasoning = False
         # Whether there is nothing but text: no call, no reasoning, no refusal.
         self.is_plain = True
         self._calls = ToolCalls(only_one=only_one_call)
@@ -157,11 +162,13 @@ class Relay:
         if failpoints.watched:
             failpoints.hit("router.passed_on")
         self._finish_reason = piece.finish_reason or self._finish_reason
-        if self._send_packed is not None and contents and not (piece.tool_calls or hidden or piece.refuses):
+        is_plain = contents and not (piece.tool_calls or hidden or piece.refuses)
+        if is_plain and self._send_packed is not None and not (self._is_reasoning or piece.thoughts_before):
             count.tokens += count.contents.add(text)
             output_tokens = min(count.tokens, self._max_tokens)
             self._send_packed(pack_piece(self._prompt_tokens, output_tokens, contents))
             return True
+        self._take_thoughts(piece.thoughts_before)
         deltas = self._deltas_of(piece) if piece.tool_calls else []
         count.add(text, deltas, hidden)
         if contents or deltas or hidden:
@@ -174,7 +181,7 @@ class Relay:
 
         That is compiled: with cold caches, Python needs several times as long for it."""
         send_packed = self._send_packed
-        if send_packed is None or not self._conversation.has_room:
+        if send_packed is None or self._is_reasoning or not self._conversation.has_room:
             return 0
         count = self._count
         packed = pack_read(
@@ -197,6 +204,7 @@ class Relay:
             raise ProviderError("failed in the middle of its answer")
         if piece.hidden or piece.tool_calls:
             self.is_plain = False
+        self._take_thoughts(piece.thoughts_before)
         deltas = self._deltas_of(piece) if piece.tool_calls else []
         if piece.last and self._calls:
             deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
@@ -247,9 +255,19 @@ class Relay:
         """Lets go of what refers back to the relay, once its chat has ended."""
         self._describe_calls = None
 
+    def _take_thoughts(self, thoughts: Sequence[Thought]) -> None:
+        """Takes what the model thought before its texts: the client is given it with these, and the id of the next call
+        carries it."""
+        if thoughts:
+            self._thoughts += thoughts
+            self._thoughts_before_call += thoughts
+
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
         for fragment in piece.tool_calls:
             self._thoughts += fragment.thoughts
+            if self._thoughts_before_call and (fragment.name or fragment.call_id):
+                fragment.thoughts = (*self._thoughts_before_call, *fragment.thoughts)
+                self._thoughts_before_call = []
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
         return self._calls.take_turns(deltas)
 
@@ -274,8 +292,6 @@ class Relay:
         self, contents: list[str], deltas: list[ToolCallDelta], reasoning: str = "", *, refuses: bool = False
     ) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
-        if reasoning and self._seals is not None and self._seals.is_shown:
-            response.reasoning = reasoning
         if deltas:
             response.tool_calls.extend(deltas)
             if self._call_check is not None:
@@ -292,11 +308,21 @@ class Relay:
             self.transcript.add(contents)
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
-            if self._seals is not None:
-                response.reasoning_data = self._seals.seal_data(self._thoughts)
             if self._cite is not None and self.transcript is not None:
                 response.finished.citations.extend(self._cite(self.transcript.text))
+        if self._seals is not None and self._seals.is_shown:
+            self._tell_thoughts(response, reasoning, self._seals)
         return response
+
+    def _tell_thoughts(self, response: ChatResponse, reasoning: str, seals: AnswerSeals) -> None:
+        """Tells the client what the model thinks, and gives it that, sealed, with what follows it."""
+        if reasoning:
+            response.reasoning = reasoning
+        is_followed = bool(response.contents or response.tool_calls or self.finished)
+        if is_followed and self._thoughts:
+            response.reasoning_data = seals.seal_data(self._thoughts)
+            self._thoughts = []
+        self._is_reasoning = not is_followed and (bool(reasoning) or self._is_reasoning)
 
     async def _cut(
         self,

@@ -65,10 +65,12 @@ class UsageCheck:
         most_prompt_tokens = min(self.context_tokens, MOST_TIMES_OURS * self.prompt_tokens + FREE_TOKENS)
         if (usage.prompt_tokens or 0) > most_prompt_tokens:
             self.on_violation(Violation.PROMPT_TOKENS)
-            usage = ProviderUsage(None, usage.completion_tokens, None)
+            usage = replace(
+                usage, prompt_tokens=None, cached_tokens=None, cache_write_tokens=None, cache_write_1h_tokens=None
+            )
         if not self.believes_output(usage.completion_tokens or 0, output_tokens):
             self.on_violation(Violation.COMPLETION_TOKENS)
-            usage = replace(usage, completion_tokens=None)
+            usage = replace(usage, completion_tokens=None, reasoning_tokens=None)
         if not self.is_limit_told and (usage.completion_tokens or 0) > self.max_tokens:
             usage = replace(usage, completion_tokens=self.max_tokens)
         return usage

@@ -50,7 +50,6 @@ def describe_call(
         provider=target.provider,
         model_name=target.model_name,
         usage=counted if said is None else _as_said(said, counted),
-        cache_write_tokens=0 if said is None else said.cache_write_tokens or 0,
         cost_nanos=None if target.cost is None else _cost_nanos(target.cost, counted, told),
     )
 

@@ -64,7 +64,8 @@ def count_plain(messages: Iterable[Message]) -> int:
     """Counts messages that have only a role and a text, as most have, and are short together."""
     count_short = counter()
     # Their content is a JSON string.
-    return sum([count_short(_string.decode(message.content)) for message in messages])  # type: ignore[arg-type]
+    found_tokens = [count_short(_string.decode(message.content)) for message in messages]  # type: ignore[arg-type]
+    return sum(found_tokens)
 
 
 async def count_slices(slices: Iterable[str]) -> int:

@@ -71,11 +71,13 @@ class ProviderAnswer(ABC):
     def __init__(self) -> None:
         self.pieces: deque[Piece] = deque()
         self.usage: ProviderUsage | None = None
-        # Whether usage has the model and the tokens of reasoning, too.
+        # Whether usage has the model, too.
         self.is_traced = False
         self._model_name = ""
         # Gathers what the model thinks, if its next turn may need it.
         self.thoughts: GatheredThoughts | None = None
+        # Whether thoughts are told before the texts that follow them, and not only with calls.
+        self.tells_thoughts = False
         # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
         # Nothing more follows, though the connection may stay open.
@@ -139,6 +141,8 @@ class ProviderAnswer(ABC):
 
     def add_texts(self, *texts: str) -> None:
         characters = self._characters + sum(map(len, texts))
+        if self.tells_thoughts:
+            self._tell_thoughts()
         # Texts in a piece precede its tool calls and are of one kind.
         piece = self.pieces[-1]
         if characters > LARGEST_PIECE_CHARACTERS or piece.tool_calls or piece.refuses:
@@ -150,6 +154,8 @@ class ProviderAnswer(ABC):
 
     def refuse(self, text: str) -> None:
         """Adds text of a refusal, for providers that distinguish it from an answer."""
+        if self.tells_thoughts:
+            self._tell_thoughts()
         self._add_parts(text, refuses=True)
 
     def _add_parts(self, text: str, *, refuses: bool) -> None:
@@ -164,6 +170,11 @@ class ProviderAnswer(ABC):
         """Adds reasoning. Call it once per event: each call copies the text so far."""
         for part in parts_of(text):
             self._piece_for(part).hidden += part
+
+    def _tell_thoughts(self) -> None:
+        if self.thoughts is not None and (thoughts := self.thoughts.take()):
+            piece = self.pieces[-1]
+            piece.thoughts_before = (*piece.thoughts_before, *thoughts)
 
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)

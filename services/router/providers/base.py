@@ -108,7 +108,7 @@ class ProviderCall:
     patience_s: float | None = None
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
-    # Whether the answer is to tell its model and its tokens of reasoning.
+    # Whether the answer is to tell its model.
     is_traced: bool = False
     # Whether the answer is to tell what the model thinks in its vendor's terms, though no tools are offered.
     keeps_thoughts: bool = False
@@ -156,8 +156,9 @@ class ProviderUsage:
     # Of the prompt's tokens, those written to the provider's cache, and of these those to be kept for an hour.
     cache_write_tokens: int | None = None
     cache_write_1h_tokens: int | None = None
-    # Of traced calls: the tokens of reasoning among those of the answer, and the model that answered.
+    # Of the answer's tokens, those of reasoning.
     reasoning_tokens: int | None = None
+    # Of traced calls: the model that answered.
     model_name: str = ""
 
     def charged(self, prompt_tokens: int, completion_tokens: int) -> usage_pb2.Usage:
@@ -183,7 +184,10 @@ class Piece:
     usage: ProviderUsage | None = None
     # The answer is complete; only trailing bytes follow.
     last: bool = False
-    # With the last: what the model thought after its last call, in its vendor's terms.
+    # Of an answer whose client is told: what the model thought before these texts, and after all that it said before
+    # them, in its vendor's terms.
+    thoughts_before: Sequence[Thought] = ()
+    # With the last: what it thought after its last call, or its last text of such an answer.
     thoughts: Sequence[Thought] = ()
 
     def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from services.chassis.sealing import KEY_BYTES, CannotOpen, Sealed, VersionedSealer
 from services.chassis.versioned_secrets import parse_versioned_secrets
-from services.router.schema.thoughts import MARK, Carried, Thought, characters_of
+from services.router.schema.thoughts import MARK, Carried, Thought, characters_of, join_carried
 
 KEY_VARIABLE: Final = "LEGATO_REASONING_KEY"
 # How OpenAI's ids begin, and so all that clients get.
@@ -31,6 +31,9 @@ MOST_CHARACTERS_IN_ID: Final = 128 * 1024
 MOST_CHARACTERS: Final = 256 * 1024
 # Of what is told to clients that ask for reasoning, which no client shortens.
 LONGEST_DATA_CHARACTERS: Final = 512 * 1024
+
+# Between the parts of a message's thoughts.
+_BETWEEN_DATA: Final = "."
 
 _PURPOSE: Final = b"legato reasoning"
 _LEVEL: Final = 6
@@ -72,7 +75,9 @@ class ReasoningSeals:
         return short, self._open(data, account_id, LONGEST_ID_CHARACTERS)
 
     def open_data(self, data: str, account_id: str) -> Carried | None:
-        return self._open(data, account_id, LONGEST_DATA_CHARACTERS)
+        """Returns the thoughts of a message. Of one that was told in several parts, these follow each other."""
+        opened = [self._open(part, account_id, LONGEST_DATA_CHARACTERS) for part in data.split(_BETWEEN_DATA)]
+        return join_carried([carried for carried in opened if carried is not None])
 
     def _seal(self, carried: Carried, account_id: str, most_characters: int) -> str:
         if characters_of(carried.thoughts) > MOST_CHARACTERS:

@@ -22,6 +22,7 @@ from services.router.schema.thoughts import (
     ReasoningText,
     Thought,
     characters_of,
+    join_carried,
 )
 
 # What `reasoning_details` of ours are called.
@@ -141,8 +142,9 @@ class _Reader:
         return own if thoughts and self._has_room(own) else None
 
     def _read_details(self, value: Raw) -> tuple[Carried | None, list[ReasoningDetail]]:
-        """Returns what a sealed detail carries, or else the details of others."""
+        """Returns what sealed details carry, or else the details of others."""
         others: list[ReasoningDetail] = []
+        sealed: list[Carried] = []
         if value is ABSENT:
             return None, others
         try:
@@ -157,10 +159,10 @@ class _Reader:
             if detail.format != FORMAT:
                 others.append(ReasoningDetail(bytes(raw).decode()))
                 continue
-            sealed = self._seals.open_data(detail.data or "", self._account_id)
-            if sealed is not None and self._has_room(sealed):
-                return sealed, []
-        return None, others
+            carried = self._seals.open_data(detail.data or "", self._account_id)
+            if carried is not None and self._has_room(carried):
+                sealed.append(carried)
+        return join_carried(sealed), [] if sealed else others
 
     def _has_room(self, carried: Carried) -> bool:
         characters = characters_of(carried.thoughts)

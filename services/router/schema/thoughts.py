@@ -77,6 +77,16 @@ OF_MESSAGE: Final = -1
 Thoughts = Mapping[int, Mapping[int, Carried]]
 
 
+def join_carried(carried: Sequence[Carried]) -> Carried | None:
+    """Returns the thoughts of one message as one, without those of another model than the first; None if there are
+    none."""
+    if not carried:
+        return None
+    family = carried[0].family
+    thoughts = [thought for each in carried if each.family == family for thought in each.thoughts]
+    return Carried(family, "", thoughts) if thoughts else None
+
+
 def characters_of(thoughts: Sequence[Thought]) -> int:
     return sum(_size(thought) for thought in thoughts)
 

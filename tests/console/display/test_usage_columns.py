@@ -1,4 +1,4 @@
-from console.display.usage_columns import PARTS, TITLES, part_lines
+from console.display.usage_columns import PARTS, TITLES, part_lines, titles_of
 from services.rules.usage import COLUMNS, PART_OF, Usage
 
 
@@ -13,6 +13,20 @@ def test_a_part_is_told_with_its_share_of_the_whole() -> None:
     assert part_lines(usage, "prompt_tokens", "count") == ["1,000 cached"]
 
 
-def test_a_part_without_tokens_is_only_told_where_all_are() -> None:
+def test_a_part_without_tokens_is_not_told() -> None:
     assert part_lines(Usage(prompt_tokens=3), "prompt_tokens") == []
-    assert part_lines(Usage(), "prompt_tokens", "count", with_none=True) == ["0 cached"]
+    wholes = ["prompt_tokens", "completion_tokens"]
+    assert [*titles_of(Usage(prompt_tokens=3))] == wholes
+
+
+def test_columns_of_parts_stand_behind_that_of_the_whole() -> None:
+    every = Usage(*range(1, 1 + len(COLUMNS)))
+    assert [*titles_of(every)] == [
+        "prompt_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "completion_tokens",
+        "reasoning_tokens",
+    ]
+    assert part_lines(every, "completion_tokens", "count") == ["5 reasoning"]
+    assert part_lines(every, "prompt_tokens", "count", ["cached_tokens"]) == ["4 written to a cache"]

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from services.router.prompts.tokens import count
+from services.rules.usage import counts_of
 from tests.e2e.chats import QUESTION, RAIN, WEATHER
 from tests.e2e.transports import Failure, OverHttp, OverRpc, Told, Transport
 from tests.support.service import Service, wait_for_requests
@@ -78,6 +79,18 @@ SERVED: Final = {
                     "prompt_tokens": 1_000,
                     "completion_tokens": 3,
                     "prompt_tokens_details": {"cached_tokens": 900},
+                }
+            ),
+        )
+    ),
+    "a prompt written to a cache, and reasoning": Case(
+        replies=(
+            Reply(
+                usage={
+                    "prompt_tokens": 1_000,
+                    "completion_tokens": 30,
+                    "prompt_tokens_details": {"cached_tokens": 300, "cache_write_tokens": 600},
+                    "completion_tokens_details": {"reasoning_tokens": 20},
                 }
             ),
         )
@@ -212,7 +225,7 @@ def bookings(service: Service, party: Party) -> dict[str, list[Any]]:
     """Returns all that the ledger and the holds say of each request, but for times and ids."""
     found: dict[str, list[Any]] = defaultdict(list)
     for entry in service.entries(party.account):
-        counts = entry.requests, entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens
+        counts = entry.requests, *counts_of(entry)
         booked = entry.kind, entry.customer_nanos, entry.loss_nanos, entry.reason, entry.basis, entry.end
         found[entry.request_id].append((*booked, entry.class_id, *counts))
     for hold in service.holds(party.account):

@@ -16,6 +16,7 @@ from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 from services.chassis.rpc.channel import from_rpc_error
+from services.rules.usage import named
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask
 from tests.support.service import Service
@@ -68,8 +69,7 @@ def both(service: Service, stub: ChatServiceStub, api_key: str) -> Both:
 
 
 def charge_of(usage: pb.Usage) -> dict[str, Any]:
-    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
-    return {**{name: getattr(usage, name) for name in names}, "cost_usd": format_usd(usage.cost_nanos)}
+    return {**named(usage), "cost_nanos": usage.cost_nanos, "cost_usd": format_usd(usage.cost_nanos)}
 
 
 def usage_as_http(page: pb.GetUsageResponse) -> dict[str, Any]:

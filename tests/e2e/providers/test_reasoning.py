@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import anthropic
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
@@ -201,6 +202,77 @@ def test_client_that_asks_is_told_what_the_model_thinks_and_sends_it_back(
 
 @each_class
 @both_ways
+def test_anthropics_own_client_gets_thoughts_in_blocks_and_sends_them_back(
+    model: str, stream: bool, thinking_service: Service, thinking_key: str, vendors: dict[str, Any]
+) -> None:
+    vendor = vendors[model]
+    vendor.loop.loops, vendor.loop.size = 2, 0 if model == "fortissimo" else 60_000
+    tool = {"name": WEATHER["function"]["name"], "input_schema": WEATHER["function"]["parameters"]}
+    asked: dict[str, Any] = {"model": model, "max_tokens": 150_000, "tools": [tool], "thinking": {"type": "adaptive"}}
+    messages: list[Any] = [dict(QUESTION)]
+    address, http = thinking_service.base_url.removesuffix("/v1"), anthropic.DefaultHttpxClient(verify=False)
+    with anthropic.Anthropic(
+        base_url=address, api_key=thinking_key, max_retries=0, http_client=http, timeout=60
+    ) as client:
+        for turn in range(3):
+            if stream:
+                with client.messages.stream(**asked, messages=messages) as events:
+                    message = events.get_final_message()
+            else:
+                message = client.messages.create(**asked, messages=messages)
+            thoughts = [block for block in message.content if block.type == "thinking"]
+            assert [block.thinking for block in thoughts] == ([thought_of(turn, vendor.loop.size)] if turn < 2 else [])
+            assert message.content[0] in (thoughts or message.content)
+            results = [
+                {"type": "tool_result", "tool_use_id": block.id, "content": "Rain."}
+                for block in message.content
+                if block.type == "tool_use"
+            ]
+            content = [block.model_dump(exclude_none=True) for block in message.content]
+            messages += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
+    assert vendor.refused == []
+    assert (vendor.loop.asked, vendor.loop.returned) == (2, 2)
+
+
+@each_class
+@both_ways
+def test_openais_client_of_responses_gets_thoughts_in_items_and_sends_them_back(
+    model: str, stream: bool, thinking_service: Service, thinking_key: str, vendors: dict[str, Any]
+) -> None:
+    vendor = vendors[model]
+    vendor.loop.loops, vendor.loop.size = 2, 0 if model == "fortissimo" else 60_000
+    asked: dict[str, Any] = {
+        "model": model,
+        "tools": [{"type": "function", **WEATHER["function"]}],
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"summary": "auto"},
+    }
+    items: list[Any] = [dict(QUESTION)]
+    address = thinking_service.base_url
+    with openai.OpenAI(base_url=address, api_key=thinking_key, max_retries=0, http_client=plain_http()) as client:
+        for turn in range(3):
+            if stream:
+                with client.responses.stream(**asked, input=items) as events:
+                    response = events.get_final_response()
+            else:
+                response = client.responses.create(**asked, input=items)
+            thoughts = [item for item in response.output if item.type == "reasoning"]
+            summaries = [part.text for item in thoughts for part in item.summary]
+            assert summaries == ([thought_of(turn, vendor.loop.size)] if turn < 2 else [])
+            assert all(item.encrypted_content for item in thoughts)
+            items += [item.model_dump(exclude_none=True) for item in response.output]
+            items += [
+                {"type": "function_call_output", "call_id": item.call_id, "output": "Rain."}
+                for item in response.output
+                if item.type == "function_call"
+            ]
+    assert vendor.refused == []
+    assert (vendor.loop.asked, vendor.loop.returned) == (2, 2)
+
+
+@each_class
+@both_ways
 def test_program_that_asks_is_told_the_same_as_a_client_over_http(
     model: str, stream: bool, thinking_service: Service, thinking_key: str, vendors: dict[str, Any]
 ) -> None:
@@ -243,5 +315,6 @@ def test_reasoning_is_charged_as_output_whether_it_is_shown_or_not(
         told = OverHttp(thinking_service).ask(key, {**body, "stream": True})
         assert told.usage is not None
         assert (told.usage.prompt_tokens, told.usage.completion_tokens) == (900, 70)
+        assert (told.usage.cache_write_tokens, told.usage.reasoning_tokens) == (4, 50)
         spent.append(before - thinking_service.settled_balance_nanos(account))
     assert spent[0] == spent[1] > 0

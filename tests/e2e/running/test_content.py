@@ -100,6 +100,51 @@ def _succeed(service: Service, upstream: Upstream, api_key: str, canary: Canarie
         assert is_shown is path.startswith("shown")
 
 
+def _think_aloud(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:
+    """Asks in the forms of other vendors, whose answers tell what the model thinks."""
+    for stream in (False, True):
+        path = f"message {stream}"
+        thoughts: list[dict[str, str]] = [
+            {"type": "thinking", "thinking": canary(f"{path} thought"), "signature": f"1_{canary(f'{path} seal')}"},
+            {"type": "redacted_thinking", "data": f"1_{canary(f'{path} redacted')}"},
+        ]
+        said = {"type": "text", "text": canary(f"{path} said")}
+        message = {
+            "model": "mezzo",
+            "stream": stream,
+            "thinking": {"type": "adaptive"},
+            "messages": [
+                {"role": "user", "content": canary(f"{path} user")},
+                {"role": "assistant", "content": [*thoughts, said]},
+                {"role": "user", "content": canary(f"{path} asks again")},
+            ],
+        }
+        upstream.replies.append(_answers(canary, path))
+        answer = ask(service, "POST", "/v1/messages", api_key, json.dumps(message).encode())
+        assert answer.status == 200
+        assert canary.words[f"{path} reasoning"].encode() in answer.body
+
+        path = f"response {stream}"
+        summary = [{"type": "summary_text", "text": canary(f"{path} summary")}]
+        thought = {"type": "reasoning", "summary": summary, "encrypted_content": f"1_{canary(f'{path} seal')}"}
+        response = {
+            "model": "mezzo",
+            "stream": stream,
+            "include": ["reasoning.encrypted_content"],
+            "reasoning": {"summary": "auto"},
+            "input": [
+                {"role": "user", "content": canary(f"{path} user")},
+                thought,
+                {"role": "assistant", "content": canary(f"{path} said")},
+                {"role": "user", "content": canary(f"{path} asks again")},
+            ],
+        }
+        upstream.replies.append(_answers(canary, path))
+        answer = ask(service, "POST", "/v1/responses", api_key, json.dumps(response).encode())
+        assert answer.status == 200
+        assert canary.words[f"{path} reasoning"].encode() in answer.body
+
+
 def _fail_upstream(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:
     said = canary("upstream's error")
     error = json.dumps({"error": {"message": said, "code": said, "type": said}})
@@ -194,6 +239,7 @@ def test_no_word_is_written_anywhere(
 ) -> None:
     made = service.make_key(account)
     _succeed(service, upstream, made.api_key, canary)
+    _think_aloud(service, upstream, made.api_key, canary)
     _fail_upstream(service, upstream, made.api_key, canary)
     _send_nonsense(service, made.api_key, canary)
     _send_oddities(service, upstream, made.api_key, canary)

@@ -96,3 +96,15 @@ async def test_settlement_tells_the_times_and_of_a_crashed_edge_none(metering_ha
     assert settlements.resolution(slot, details)[1] == pb.VoidRequest(
         request_id=slot.request_id, account_id=slot.account_id, end=slot.end, lost=USAGE, duration_ms=2_250
     )
+
+
+async def test_settlement_has_the_parts_of_usage_that_the_journal_has_no_room_for_unless_the_edge_restarted(
+    metering_harness: MeteringHarness,
+) -> None:
+    """They change no charge."""
+    used = Usage(prompt_tokens=90, cached_tokens=9, completion_tokens=7, cache_write_tokens=5, reasoning_tokens=3)
+    slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id)
+    slot.seal(used, pb.BASIS_PROVIDER, pb.END_COMPLETE)
+    assert settlement_of(slot, ChatDetails(usage=used)).usage == used
+    kept = Usage(prompt_tokens=90, cached_tokens=9, completion_tokens=7)
+    assert settlement_of(slot, NO_DETAILS).usage == kept

@@ -65,8 +65,21 @@ async def test_text_is_a_string_unless_there_is_more_to_it() -> None:
     ]
 
 
-async def test_calls_follow_what_the_model_said_and_thoughts_are_left_out() -> None:
-    thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+async def test_thoughts_come_back_by_their_seals() -> None:
+    thoughts = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "1_a.2_b"},
+        {"type": "redacted_thinking", "data": "1_c"},
+        {"type": "thinking", "thinking": "Hm.", "signature": "none"},
+        {"type": "thinking", "thinking": "Hm.", "signature": None},
+    ]
+    details = [{"type": "reasoning.encrypted", "format": "legato-v1", "index": 0, "data": "1_a.2_b.1_c"}]
+    assert await said_by("assistant", *thoughts, text("So."), CALL) == [
+        {"role": "assistant", "content": "So.", "tool_calls": [TOOL_CALL], "reasoning_details": details}
+    ]
+
+
+async def test_calls_follow_what_the_model_said_and_thoughts_of_elsewhere_are_left_out() -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "EqQBCkYIARgCKkBx=="}
     hidden = {"type": "redacted_thinking", "data": "x"}
     assert await said_by("assistant", thought, hidden, text("So."), CALL) == [
         {"role": "assistant", "content": "So.", "tool_calls": [TOOL_CALL]}

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.messages.events import MessageEvents
+from edge.wire.message_json import MessageForm
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
@@ -17,8 +18,8 @@ from tests.support.message_events import kinds_of, read_events, split_events
 USAGE = Usage(prompt_tokens=11, cached_tokens=4, completion_tokens=7)
 
 
-def begun() -> MessageEvents:
-    return MessageEvents("msg_1", "mezzo", "7")
+def begun(form: MessageForm = MessageForm()) -> MessageEvents:  # noqa: B008
+    return MessageEvents("msg_1", "mezzo", "7", form)
 
 
 def calling(*deltas: ToolCallDelta) -> ChatResponse:
@@ -45,12 +46,90 @@ def blocks_of(stream: bytes) -> list[tuple[str, str]]:
             assert is_open
             assert event.index == len(blocks) - 1
             kind, text = blocks[-1]
-            blocks[-1] = kind, text + (event.delta.text if kind == "text" else event.delta.partial_json)
+            blocks[-1] = kind, text + _added(event.delta)
         elif event.type == "content_block_stop":
             assert is_open
             is_open = False
     assert not is_open
     return blocks
+
+
+def _added(delta: Any) -> str:
+    """Returns what an event adds to its block; a signature stands behind a bar."""
+    if delta.type == "signature_delta":
+        return f"|{delta.signature}"
+    added: str = getattr(delta, delta.type.removesuffix("_delta").replace("input_json", "partial_json"))
+    return added
+
+
+def thinking(*steps: ChatResponse | str, form: MessageForm = MessageForm()) -> bytes:  # noqa: B008
+    """Returns the stream of responses, and of seals that come before them."""
+    events = begun(form)
+    stream = events.opening(None)
+    for step in steps:
+        if isinstance(step, str):
+            events.add_reasoning_data(step)
+        else:
+            stream += events.deltas(step)
+    return stream + events.closing("stop", USAGE)
+
+
+def test_thoughts_are_a_block_of_their_own_that_ends_with_its_seal() -> None:
+    hm, so = ChatResponse(reasoning="Hm"), ChatResponse(contents=["So."])
+    stream = thinking(hm, ChatResponse(reasoning="…"), "1_a", so, ChatResponse(contents=[" Yes."]))
+    assert blocks_of(stream) == [("thinking", "Hm…|1_a"), ("text", "So. Yes.")]
+    assert kinds_of(stream)[:7] == [
+        "message_start",
+        "content_block_start",
+        "ping",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+    ]
+    [begins] = [event.content_block for event in read_events(stream) if event.type == "content_block_start"][:1]
+    assert (begins.thinking, begins.signature) == ("", "")
+
+
+def test_thoughts_and_what_follows_them_may_come_at_once() -> None:
+    call = ToolCallDelta(index=0, id="call_1", name="f", arguments="{}")
+    whole = ChatResponse(reasoning="Hm.", contents=["So."], tool_calls=[call])
+    assert blocks_of(thinking("1_a", whole)) == [("thinking", "Hm.|1_a"), ("text", "So."), ("tool_use", "{}")]
+
+
+def test_thoughts_that_no_model_needs_back_have_a_signature_that_says_so() -> None:
+    stream = thinking(ChatResponse(reasoning="Hm."), ChatResponse(contents=["So."]))
+    assert blocks_of(stream) == [("thinking", "Hm.|none"), ("text", "So.")]
+
+
+def test_thoughts_between_texts_are_blocks_between_theirs() -> None:
+    stream = thinking(
+        ChatResponse(contents=["One."]), ChatResponse(reasoning="Hm."), "1_a", ChatResponse(contents=["Two."])
+    )
+    assert blocks_of(stream) == [("text", "One."), ("thinking", "Hm.|1_a"), ("text", "Two.")]
+
+
+def test_thoughts_without_a_text_are_a_redacted_block() -> None:
+    stream = thinking("1_a", ChatResponse(contents=["So."]), "1_b")
+    assert blocks_of(stream) == [("redacted_thinking", ""), ("text", "So."), ("redacted_thinking", "")]
+    starts = [event.content_block for event in read_events(stream) if event.type == "content_block_start"]
+    assert [getattr(block, "data", None) for block in starts] == ["1_a", None, "1_b"]
+
+
+def test_thoughts_after_a_call_are_behind_it() -> None:
+    first, second = (ToolCallDelta(index=at, id=f"call_{at}", name="f", arguments="{}") for at in range(2))
+    stream = thinking(calling(first), ChatResponse(reasoning="Hm."), "1_a", calling(second))
+    assert blocks_of(stream) == [("tool_use", "{}"), ("tool_use", "{}"), ("thinking", "Hm.|1_a")]
+
+
+def test_thoughts_may_be_all_that_there_is() -> None:
+    assert blocks_of(thinking(ChatResponse(reasoning="Hm."), "1_a")) == [("thinking", "Hm.|1_a")]
+
+
+def test_thoughts_are_sealed_where_their_text_is_not_wanted() -> None:
+    form = MessageForm(omits_thinking=True)
+    stream = thinking(ChatResponse(reasoning="Hm."), "1_a", ChatResponse(contents=["So."]), form=form)
+    assert blocks_of(stream) == [("thinking", "|1_a"), ("text", "So.")]
 
 
 def test_stream_has_the_documented_sequence() -> None:
@@ -163,7 +242,7 @@ def test_citations_belong_to_the_block_of_text() -> None:
 
 
 def test_a_client_that_manages_its_context_is_told_that_nothing_was_changed() -> None:
-    events = MessageEvents("msg_1", "mezzo", "7", tells_edits=True)
+    events = begun(MessageForm(tells_edits=True))
     delta = read_events(events.opening(None) + events.closing("stop", USAGE))[1]
     assert delta.context_management.applied_edits == []
 

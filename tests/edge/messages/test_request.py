@@ -56,8 +56,21 @@ async def test_thinking_is_an_effort(given: dict[str, Any], effort: str | None) 
 
 async def test_a_budget_of_thoughts_is_one_of_reasoning() -> None:
     chat = await rendered(thinking={"type": "enabled", "budget_tokens": 1024})
-    assert chat["reasoning"] == {"max_tokens": 1024, "exclude": True}
+    assert chat["reasoning"] == {"max_tokens": 1024}
     assert "reasoning_effort" not in chat
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_told"), [("adaptive", True), ("enabled", True), ("between_tools", False), ("disabled", False)]
+)
+async def test_a_request_that_has_the_model_think_is_told_what_it_thinks(kind: str, is_told: bool) -> None:
+    assert (await rendered(thinking={"type": kind})).get("include_reasoning", False) is is_told
+
+
+async def test_thoughts_may_be_asked_for_without_their_texts() -> None:
+    for display, omits in ((None, False), ("summarized", False), ("omitted", True)):
+        chat = await render(thinking={"type": "adaptive", "display": display})
+        assert chat.form.omits_thinking is omits
 
 
 @pytest.mark.parametrize(
@@ -120,9 +133,9 @@ async def test_what_an_answer_would_be_another_without_is_refused(name: str) -> 
     assert error.param == name
 
 
-async def test_thoughts_may_be_cleared_since_none_are_sent() -> None:
+async def test_thoughts_may_be_cleared() -> None:
     chat = await render(context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})
-    assert chat.tells_edits
+    assert chat.form.tells_edits
     assert [*chat.ignored] == []
 
 

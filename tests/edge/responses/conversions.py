@@ -10,6 +10,7 @@ import pytest
 from edge.responses.request import convert_request
 from edge.responses.tools import OfferedTools
 from edge.wire.chat_request import ChatBody, decode_chat
+from edge.wire.response_items import ReasoningForm
 from services.chassis.errors import LegatoError, Reason
 
 FORECAST: dict[str, Any] = {
@@ -40,6 +41,7 @@ class Converted(NamedTuple):
     ignored: tuple[str, ...]
     settings: dict[str, Any]
     tools: OfferedTools
+    reasoning: ReasoningForm
 
 
 def convert(body: bytes | None = None, /, *, may_search: bool = False, **fields: Any) -> Converted:
@@ -50,7 +52,8 @@ def convert(body: bytes | None = None, /, *, may_search: bool = False, **fields:
         request = await convert_request(given, may_search=may_search)
         chat = json.loads(request.chat_json)
         settings = json.loads(msgspec.json.encode(request.settings))
-        return Converted(chat, await decode_chat(request.chat_json), request.ignored, settings, request.tools)
+        body = await decode_chat(request.chat_json)
+        return Converted(chat, body, request.ignored, settings, request.tools, request.reasoning)
 
     return asyncio.run(both())
 

@@ -8,6 +8,7 @@ import pytest
 
 from edge.responses.events import GatheredResponse, ResponseEvents
 from edge.responses.tools import NamedTool, OfferedTools
+from edge.wire.response_items import ReasoningForm
 from edge.wire.response_json import ResponseObject
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -25,6 +26,7 @@ TOOLS = OfferedTools(
         "apply_patch": NamedTool("apply_patch", is_custom=True),
     }
 )
+FORM = ReasoningForm(has_summary=True, has_encrypted=True)
 
 HELLO = ChatResponse(contents=["Hel", "lo"])
 
@@ -44,7 +46,7 @@ def response_object() -> ResponseObject:
 def stream(
     *pieces: ChatResponse, finish_reason: str = "stop", cut_by: str = "", citations: Sequence[Citation] = ()
 ) -> list[dict[str, Any]]:
-    events = ResponseEvents(response_object(), TOOLS)
+    events = ResponseEvents(response_object(), TOOLS, FORM)
     told = events.opening(pieces[0] if pieces else None)
     told += b"".join(events.deltas(piece) for piece in pieces)
     if citations:
@@ -55,7 +57,7 @@ def stream(
 def whole(
     *pieces: ChatResponse, finish_reason: str = "stop", cut_by: str = "", citations: Sequence[Citation] = ()
 ) -> dict[str, Any]:
-    answer = GatheredResponse(response_object(), TOOLS)
+    answer = GatheredResponse(response_object(), TOOLS, FORM)
     for piece in pieces:
         answer.add(piece)
     if citations:
@@ -84,8 +86,71 @@ def test_a_text_comes_in_the_order_that_openai_documents() -> None:
     assert {event.get("item_id", events[2]["item"]["id"]) for event in events} == {events[2]["item"]["id"]}
 
 
+def thinking(*steps: ChatResponse | str, form: ReasoningForm = FORM) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Returns the events of responses, and of seals that come before them; and the same items of a whole response."""
+    events = ResponseEvents(response_object(), TOOLS, form)
+    gathered = GatheredResponse(response_object(), TOOLS, form)
+    told = events.opening(None)
+    for step in steps:
+        if isinstance(step, str):
+            events.add_reasoning_data(step)
+            gathered.add_reasoning_data(step)
+        else:
+            told += events.deltas(step)
+            gathered.add(step)
+    read = read_events(told + events.closing("stop", USAGE))
+    response = json.loads(gathered.render("stop", USAGE))
+    check_response(response)
+    assert response["output"] == read[-1]["response"]["output"]
+    return read, response["output"]
+
+
+def test_thoughts_are_an_item_with_a_summary_in_the_order_that_openai_documents() -> None:
+    events, [thought, message] = thinking(ChatResponse(reasoning="Hm"), ChatResponse(reasoning="…"), "1_a", HELLO)
+    assert kinds(events)[2:10] == [
+        "output_item.added",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+        "output_item.done",
+        "output_item.added",
+    ]
+    assert (events[3]["part"]["text"], events[5]["delta"], events[6]["text"]) == ("", "…", "Hm…")
+    assert thought == events[8]["item"]
+    assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "1_a")
+    assert thought["summary"] == [{"type": "summary_text", "text": "Hm…"}]
+    assert events[2]["item"] == {"id": thought["id"], "type": "reasoning", "summary": []}
+    assert message["content"][0]["text"] == "Hello"
+
+
+def test_thoughts_are_told_as_far_as_they_are_asked_for() -> None:
+    steps = (ChatResponse(reasoning="Hm."), "1_a", HELLO)
+    _, [thought, _] = thinking(*steps, form=ReasoningForm(has_encrypted=True))
+    assert (thought["summary"], thought["encrypted_content"]) == ([], "1_a")
+    _, [thought, _] = thinking(*steps, form=ReasoningForm(has_summary=True))
+    assert (thought["summary"][0]["text"], thought.keys()) == ("Hm.", {"id", "type", "summary"})
+    _, [message] = thinking(*steps, form=ReasoningForm())
+    assert message["type"] == "message"
+
+
+def test_thoughts_between_and_behind_others_are_items_where_they_were() -> None:
+    call = calls(delta(0, "{}", "forecast"))
+    _, items = thinking(HELLO, ChatResponse(reasoning="Hm."), "1_a", call, "1_b")
+    assert [item["type"] for item in items] == ["message", "reasoning", "function_call", "reasoning"]
+    assert [item["encrypted_content"] for item in items if item["type"] == "reasoning"] == ["1_a", "1_b"]
+
+
+def test_thoughts_come_before_what_comes_with_them() -> None:
+    together = ChatResponse(reasoning="Hm.", contents=["So."], tool_calls=[delta(0, "{}", "forecast")])
+    _, items = thinking("1_a", together)
+    assert [item["type"] for item in items] == ["reasoning", "message", "function_call"]
+    assert items[0]["encrypted_content"] == "1_a"
+
+
 def test_packed_texts_are_the_same_events() -> None:
-    by_message, by_pack = [ResponseEvents(response_object(), TOOLS) for _ in range(2)]
+    by_message, by_pack = [ResponseEvents(response_object(), TOOLS, FORM) for _ in range(2)]
     texts = ["a", 'é"\\\n', "🌧"]
     opening = [events.opening(None) for events in (by_message, by_pack)]
     packed = by_pack.texts([json.dumps(text, ensure_ascii=False).encode() for text in texts])
@@ -168,6 +233,13 @@ def test_usage_is_what_is_charged_and_says_what_ended_it() -> None:
     }
 
 
+def test_usage_has_what_was_written_to_a_cache_and_what_was_thought() -> None:
+    used = Usage(prompt_tokens=11, completion_tokens=7, cache_write_tokens=5, reasoning_tokens=6)
+    told = json.loads(GatheredResponse(response_object(), TOOLS, FORM).render("stop", used))["usage"]
+    assert told["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 5}
+    assert told["output_tokens_details"] == {"reasoning_tokens": 6}
+
+
 def test_an_empty_answer_has_no_items() -> None:
     events = stream()
     assert kinds(events) == ["created", "in_progress", "completed"]
@@ -216,7 +288,7 @@ def test_a_whole_answer_is_what_the_stream_ends_with(pieces: tuple[ChatResponse,
 )
 def test_a_failure_is_an_error_that_clients_raise_and_a_response_that_failed(error: LegatoError, code: str) -> None:
     for has_begun in (True, False):
-        events = ResponseEvents(response_object(), TOOLS)
+        events = ResponseEvents(response_object(), TOOLS, FORM)
         begun = events.opening(HELLO) + events.deltas(HELLO) if has_begun else b""
         *before, raised, failed = read_events(begun + events.failure(error))
         assert kinds(before)[:2] == ["created", "in_progress"]

@@ -103,6 +103,27 @@ def test_refusals_go_back_as_refusals() -> None:
     assert messages(USER, item)[1:] == [{"role": "assistant", "refusal": "I will not."}]
 
 
+def thought(sealed: str) -> dict[str, Any]:
+    return {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed}
+
+
+def test_thoughts_that_were_sealed_here_are_in_the_message_of_their_turn() -> None:
+    items = [USER, thought("1_a"), said("Sun."), thought("1_b"), call("call_1"), output("call_1"), thought("1_c")]
+    user, turn, _ = messages(*items)
+    details = [{"type": "reasoning.encrypted", "format": "legato-v1", "index": 0, "data": "1_a.1_b"}]
+    assert turn == {
+        "role": "assistant",
+        "content": "Sun.",
+        "tool_calls": [called("call_1")],
+        "reasoning_details": details,
+    }
+    assert messages(USER, said("One."), USER, thought("1_a"), said("Two."))[1:] == [
+        {"role": "assistant", "content": "One."},
+        user,
+        {"role": "assistant", "content": "Two.", "reasoning_details": [{**details[0], "data": "1_a"}]},
+    ]
+
+
 def test_reasoning_and_searches_made_elsewhere_are_dropped_without_an_error() -> None:
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from edge.responses.request import rename_param
+from edge.wire.response_items import ReasoningForm
 from edge.wire.value_limit import MOST_VALUES
 from tests.edge.responses.conversions import FORECAST, convert, refusal
 
@@ -39,6 +40,7 @@ def test_every_parameter_has_its_place_in_the_chat() -> None:
         "temperature": 0.5,
         "top_p": 0.25,
         "reasoning_effort": "low",
+        "include_reasoning": True,
         "verbosity": "high",
         "response_format": {"type": "json_schema", "json_schema": {"name": "day", "schema": SCHEMA, "strict": True}},
         "parallel_tool_calls": False,
@@ -46,6 +48,24 @@ def test_every_parameter_has_its_place_in_the_chat() -> None:
     }
     assert converted.ignored == ()
     assert converted.body.ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "form"),
+    [
+        ({}, ReasoningForm()),
+        ({"reasoning": {"effort": "low"}}, ReasoningForm()),
+        ({"reasoning": {"summary": "none"}}, ReasoningForm()),
+        ({"reasoning": {"summary": "auto"}}, ReasoningForm(has_summary=True)),
+        ({"include": ["reasoning.encrypted_content"]}, ReasoningForm(has_encrypted=True)),
+    ],
+)
+def test_the_model_is_asked_what_it_thinks_only_for_a_request_that_wants_to_know(
+    fields: dict[str, Any], form: ReasoningForm
+) -> None:
+    converted = convert(**fields)
+    assert converted.reasoning == form
+    assert converted.chat.get("include_reasoning", False) is any(form)
 
 
 @pytest.mark.parametrize("kind", ["text", "json_object"])
@@ -124,6 +144,7 @@ def test_what_needs_something_stored_is_refused_with_what_to_do(fields: dict[str
         ({"text": {"format": {"type": "json_schema", "name": "day"}}}, "text.format.schema"),
         ({"text": {"verbosity": 1}}, "text.verbosity"),
         ({"reasoning": {"effort": "very high"}}, "reasoning.effort"),
+        ({"reasoning": {"summary": "Much, please"}}, "reasoning.summary"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"metadata": {"a": 1}}, "metadata"),

@@ -12,7 +12,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 
-USAGE = Usage(prompt_tokens=7, cached_tokens=2, completion_tokens=5)
+USAGE = Usage(prompt_tokens=7, cached_tokens=2, completion_tokens=5, cache_write_tokens=4, reasoning_tokens=3)
 
 
 def chunks() -> Chunks:
@@ -34,7 +34,8 @@ def test_stream_has_the_documented_sequence() -> None:
         "prompt_tokens": 7,
         "completion_tokens": 5,
         "total_tokens": 12,
-        "prompt_tokens_details": {"cached_tokens": 2},
+        "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 3},
     }
 
     def choice(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:

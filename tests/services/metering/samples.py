@@ -83,13 +83,13 @@ def settle(
     return Settle(request_id(number), account, usage, basis, end, routes_version, model_calls)
 
 
-TOLD_USAGE = Usage(5, 2, 3)
+TOLD_USAGE = Usage(5, 2, 3, 1, 2)
 
 
 def model_call(
     provider: str = "acme", model_name: str = "large", cost_nanos: int | None = 7, usage: Usage = TOLD_USAGE
 ) -> ModelCall:
-    return ModelCall(provider, model_name, cost_nanos, usage, cache_write_tokens=1)
+    return ModelCall(provider, model_name, cost_nanos, usage)
 
 
 def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING, due: Usage = NOTHING) -> Void:

@@ -16,5 +16,5 @@ def test_cost_of_calls_that_is_not_known_is_not_nothing() -> None:
 
 def test_counts_of_providers_are_named_as_in_a_file() -> None:
     told = Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=7)
-    counts = {"told_prompt_tokens": 9, "told_cached_tokens": 4, "cache_write_tokens": 2, "told_completion_tokens": 7}
-    assert provider_counts(ReportSums(told_usage=told, cache_write_tokens=2)) == counts
+    counts = {"told_prompt_tokens": 9, "told_cached_tokens": 4, "told_completion_tokens": 7}
+    assert {name: count for name, count in provider_counts(ReportSums(told_usage=told)).items() if count} == counts

@@ -27,3 +27,9 @@ def test_a_part_is_at_most_the_whole() -> None:
     for part, whole in PART_OF.items():
         assert with_bounded_parts(Usage(**{part: 5, whole: 3})) == Usage(**{part: 3, whole: 3})
         assert with_bounded_parts(Usage(**{part: 2, whole: 3})) == Usage(**{part: 2, whole: 3})
+
+
+def test_parts_of_one_whole_are_together_at_most_that() -> None:
+    usage = Usage(prompt_tokens=10, cached_tokens=7, cache_write_tokens=7, completion_tokens=5, reasoning_tokens=6)
+    bounded = Usage(prompt_tokens=10, cached_tokens=7, cache_write_tokens=3, completion_tokens=5, reasoning_tokens=5)
+    assert with_bounded_parts(usage) == bounded

@@ -1,13 +1,16 @@
 """Creates what came after 0.2.0: statistics of usage; of a request the version of the routes, the calls to models and
-its times; what changed, for the audit log; the versions of files that the processes of a fleet have read.
+its times; what changed, for the audit log; the versions of files that the processes of a fleet have read; and of usage
+the tokens that providers write to their caches, and those of reasoning.
 
-Older processes do not name these columns, and leave them empty: such requests are of an unknown model, and their times
-are unknown. No chat writes the statistics. They are made of the ledger afterwards, from its first entry on, and the
-last entry that they have is noted.
+Older processes do not name these columns, and leave them empty, or 0: such requests are of an unknown model, and their
+times are unknown. No chat writes the statistics. They are made of the ledger afterwards, from its first entry on, and
+the last entry that they have is noted.
 """
 
 import sqlalchemy as sa
 from alembic import op
+
+from services.metering.migrations.usage_columns import add_usage_column
 
 revision = "0023"
 down_revision = "0015"
@@ -15,7 +18,7 @@ down_revision = "0015"
 TOKENS = "prompt_tokens cached_tokens completion_tokens"
 SUMMED = (
     f"requests {TOKENS} charged_nanos lost_nanos granted_nanos adjusted_nanos returned_nanos costed_nanos calls"
-    " told_prompt_tokens told_cached_tokens told_completion_tokens cache_write_tokens cost_nanos uncosted_calls"
+    " told_prompt_tokens told_cached_tokens told_completion_tokens cost_nanos uncosted_calls"
 )
 
 
@@ -31,6 +34,8 @@ def upgrade() -> None:
         *(sa.Column(name, sa.Text, nullable=False) for name in ("first_token", "duration", "failures")),
         sqlite_with_rowid=False,
     )
+    for name in ("cache_write_tokens", "reasoning_tokens"):
+        add_usage_column(name)
     op.create_table(
         "staged_files",
         sa.Column("file", sa.Text, primary_key=True),

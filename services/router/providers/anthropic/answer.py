@@ -79,10 +79,16 @@ class _Usage(msgspec.Struct, gc=False):
     # An object, with the same by the time that it is kept.
     cache_creation: Raw = Raw()
     output_tokens: Raw = Raw()
+    # An object, with those of thinking.
+    output_tokens_details: Raw = Raw()
 
 
 class _CacheCreation(msgspec.Struct, gc=False):
     ephemeral_1h_input_tokens: Raw = Raw()
+
+
+class _OutputTokens(msgspec.Struct, gc=False):
+    thinking_tokens: Raw = Raw()
 
 
 _events = msgspec.json.Decoder(_Event)
@@ -92,6 +98,7 @@ _wholes = msgspec.json.Decoder(_Whole)
 _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 _cache_creations = msgspec.json.Decoder(_CacheCreation)
+_output_tokens = msgspec.json.Decoder(_OutputTokens)
 
 
 class MessageAnswer(ProviderAnswer):
@@ -195,7 +202,9 @@ class MessageAnswer(ProviderAnswer):
     def _add_usage(self, usage: Raw) -> None:
         get = self._count(usage, _usages).get
         with suppress(*UNREADABLE):
-            self._count(_usages.decode(usage).cache_creation, _cache_creations)
+            told = _usages.decode(usage)
+            self._count(told.cache_creation, _cache_creations)
+            self._count(told.output_tokens_details, _output_tokens)
         cached_tokens, written_tokens = get("cache_read_input_tokens"), get("cache_creation_input_tokens")
         self.usage = ProviderUsage(
             total(get("input_tokens"), cached_tokens, written_tokens),
@@ -203,6 +212,7 @@ class MessageAnswer(ProviderAnswer):
             cached_tokens,
             written_tokens,
             get("ephemeral_1h_input_tokens"),
+            get("thinking_tokens"),
         )
 
     def _status_of(self, error: Raw | bytes) -> int:

@@ -143,5 +143,5 @@ class ContentAnswer(ProviderAnswer):
             total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
             total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
             get("cached_content_token_count"),
-            reasoning_tokens=thought_tokens if self.is_traced else None,
+            reasoning_tokens=thought_tokens,
         )

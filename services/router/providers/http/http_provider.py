@@ -148,12 +148,12 @@ class HttpProvider(ABC):
             connection = await self._ask(call)
         except Interrupted as error:
             raise _failure_of(error) from None
-        streams, sink, is_traced = call.stream, call.sink, call.is_traced
-        thoughts = GatheredThoughts() if call.keeps_thoughts or call.tools.json else None
+        streams, sink, is_traced, tells_thoughts = call.stream, call.sink, call.is_traced, call.keeps_thoughts
+        thoughts = GatheredThoughts() if tells_thoughts or call.tools.json else None
         answer, buffer = self._answer_type(call)(), AnswerBuffer(self._budget)
         # It refers to the prompt, which is not needed any more.
         del call
-        answer.is_traced, answer.thoughts = is_traced, thoughts
+        answer.is_traced, answer.thoughts, answer.tells_thoughts = is_traced, thoughts, tells_thoughts
         try:
             if not _is_stream(connection, streams=streams):
                 await _read_whole(connection, answer, buffer)

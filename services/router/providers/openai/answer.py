@@ -90,19 +90,19 @@ class _Usage(msgspec.Struct, gc=False):
     completion_tokens: Raw = ABSENT
     # DeepSeek's name for cached tokens.
     prompt_cache_hit_tokens: Raw = ABSENT
-    # An object, with OpenAI's.
+    # SGLang's place for it.
+    reasoning_tokens: Raw = ABSENT
+    # Objects, with OpenAI's.
     prompt_tokens_details: Raw = ABSENT
+    completion_tokens_details: Raw = ABSENT
 
 
 class _PromptTokens(msgspec.Struct, gc=False):
     cached_tokens: Raw = ABSENT
     cache_write_tokens: Raw = ABSENT
-
-
-class _Answer(msgspec.Struct, gc=False):
-    """The part of the usage that only traces tell."""
-
-    completion_tokens_details: Raw = ABSENT
+    # LiteLLM's name for it, and Alibaba's.
+    cache_creation_tokens: Raw = ABSENT
+    cache_creation_input_tokens: Raw = ABSENT
 
 
 class _AnswerTokens(msgspec.Struct, gc=False):
@@ -112,7 +112,6 @@ class _AnswerTokens(msgspec.Struct, gc=False):
 _completions = msgspec.json.Decoder(_Completion)
 _usages = msgspec.json.Decoder(_Usage)
 _prompt_tokens = msgspec.json.Decoder(_PromptTokens)
-_answers = msgspec.json.Decoder(_Answer)
 _answer_tokens = msgspec.json.Decoder(_AnswerTokens)
 _texts = msgspec.json.Decoder(str)
 _detail_lists = msgspec.json.Decoder(list[Raw] | None)
@@ -227,20 +226,19 @@ class CompletionAnswer(ProviderAnswer):
             return
         get = self._count(usage, _usages).get
         with suppress(*UNREADABLE):
-            details = _usages.decode(usage).prompt_tokens_details
-            if details is not ABSENT:
-                self._count(details, _prompt_tokens)
+            told = _usages.decode(usage)
+            if told.prompt_tokens_details is not ABSENT:
+                self._count(told.prompt_tokens_details, _prompt_tokens)
+            if told.completion_tokens_details is not ABSENT:
+                self._count(told.completion_tokens_details, _answer_tokens)
         cached_tokens = get("cached_tokens", get("prompt_cache_hit_tokens"))
         if not self._counted:
             return
-        if self.is_traced:
-            with suppress(*UNREADABLE):
-                self._count(_answers.decode(usage).completion_tokens_details, _answer_tokens)
         self.usage = ProviderUsage(
             get("prompt_tokens"),
             get("completion_tokens"),
             cached_tokens,
-            get("cache_write_tokens"),
+            get("cache_write_tokens", get("cache_creation_tokens", get("cache_creation_input_tokens"))),
             reasoning_tokens=get("reasoning_tokens"),
         )
 

@@ -81,6 +81,8 @@ def test_statement_has_every_nano_dollar() -> None:
         "prompt_tokens": "5",
         "cached_tokens": "2",
         "completion_tokens": "3",
+        "cache_write_tokens": "0",
+        "reasoning_tokens": "0",
         "price_version": "1",
         "basis": "provider",
         "end": "complete",

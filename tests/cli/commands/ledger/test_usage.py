@@ -9,6 +9,7 @@ from legato_protos.metering.v1 import metering_pb2
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
+from services.rules.usage import COLUMNS
 from tests.cli.played import Played, play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
@@ -21,7 +22,9 @@ def played_rows(*rows: metering_pb2.UsageRow) -> Played:
 def row(hour: int, **fields: str) -> metering_pb2.UsageRow:
     made = metering_pb2.UsageRow(
         requests=2,
-        usage=Usage(prompt_tokens=100, cached_tokens=10, completion_tokens=50),
+        usage=Usage(
+            prompt_tokens=100, cached_tokens=10, completion_tokens=50, cache_write_tokens=7, reasoning_tokens=20
+        ),
         cost_nanos=279_500,
         **fields,  # type: ignore[arg-type]
     )
@@ -40,6 +43,8 @@ def test_rows_are_as_they_are_promised() -> None:
         "prompt_tokens": 100,
         "cached_tokens": 10,
         "completion_tokens": 50,
+        "cache_write_tokens": 7,
+        "reasoning_tokens": 20,
         "cost_nanos": 279_500,
     }
     assert [one["start"] for one in shown] == ["2026-11-15T07:00:00Z", "2026-11-15T08:00:00Z"]
@@ -76,6 +81,8 @@ def test_rows_of_a_caller_are_added_up_exactly_and_those_of_keys_have_none() -> 
         "prompt_tokens": 200,
         "cached_tokens": 20,
         "completion_tokens": 100,
+        "cache_write_tokens": 14,
+        "reasoning_tokens": 40,
         "cost_nanos": 559_000,
     }
     assert sum(one["cost_nanos"] for one in shown) == sum(one.cost_nanos for one in rows)
@@ -178,8 +185,8 @@ def test_csv_is_exact() -> None:
     far_end = played_rows(row(7, class_id="forte", key_id="key_1"))
     lines = far_end.run("usage", "--account", "acct_1", "--group", "key,class", "--csv").stdout.splitlines()
     assert lines == [
-        "start,class,key_id,requests,prompt_tokens,cached_tokens,completion_tokens,cost_usd,cost_nanos",
-        "2026-11-15T07:00:00Z,forte,key_1,2,100,10,50,0.0002795,279500",
+        f"start,class,key_id,requests,{','.join(COLUMNS)},cost_usd,cost_nanos",
+        "2026-11-15T07:00:00Z,forte,key_1,2,100,10,50,7,20,0.0002795,279500",
     ]
 
 

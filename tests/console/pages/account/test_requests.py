@@ -3,8 +3,9 @@
 import re
 from urllib.parse import quote
 
+from services.rules.usage import Usage
 from tests.console.harness import ConsoleHarness
-from tests.console.metering import request_id
+from tests.console.metering import before_us, charge_of, request_id, settled
 
 
 def test_a_receipt_that_does_not_agree_says_so(console: ConsoleHarness) -> None:
@@ -25,6 +26,20 @@ def test_the_amounts_of_a_receipt_have_the_same_number_of_decimals(console: Cons
     assert len({len(amount.partition(".")[2]) for amount in cells}) == 1
     prices = re.findall(r"\N{MULTIPLICATION SIGN} \$([\d.]+)</td>", computation)
     assert len({len(price.partition(".")[2]) for price in prices}) == 1
+
+
+def test_parts_of_a_count_that_have_no_price_of_their_own_stand_below_it(console: ConsoleHarness) -> None:
+    session = console.auth.sign_in()
+    usage = Usage(20, cached_tokens=8, completion_tokens=5, cache_write_tokens=7, reasoning_tokens=3)
+    hold = settled(1, usage, before_us(hours=30), "key_0000000000000001")
+    console.metering.write([charge_of(hold)], [hold])
+    for page in (f"/requests/{request_id(1)}", "/requests"):
+        text = console.get(page, session).text
+        assert ">7 written to a cache<" in text
+        assert ">3 reasoning<" in text
+    text = console.get("/usage", session).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "7 of them written to a cache (35 %)" in text
+    assert "3 of them reasoning (60 %)" in text
 
 
 def test_a_request_is_found_by_the_ids_that_clients_have(console: ConsoleHarness) -> None:

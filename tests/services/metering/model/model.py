@@ -34,7 +34,7 @@ from services.metering.credit.records import (
     Swept,
     Void,
 )
-from services.rules.usage import Usage
+from services.rules.usage import Usage, counts_of
 from tests.services.metering.model.periods import Limit, begin_of, by_period, end_of, is_in, time_of
 from tests.services.metering.model.records import Claim, Refusal, Request
 
@@ -139,15 +139,13 @@ class Model:
         return min([self.free_nanos(account_id), *rooms])
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
-        """Sums by account, key and class: requests, three kinds of tokens, the charges and the losses."""
+        """Sums by account, key and class: requests, the columns of usage, the charges and the losses."""
         totals = dict(self.pruned_counters)
         for request in self.requests.values():
             if request.counted_hour_us is not None:
-                usage = request.usage
-                tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
-                added = (1, *tokens, request.charged_nanos, request.loss_nanos)
+                added = (1, *counts_of(request.usage), request.charged_nanos, request.loss_nanos)
                 key = (request.account_id, request.key_id, request.class_id)
-                totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * 6), added, strict=True)]
+                totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * len(added)), added, strict=True)]
         return totals
 
     def answer(self, operation: Operation[Any], price_version: int, overdue: bool) -> Any:

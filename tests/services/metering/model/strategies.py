@@ -25,7 +25,7 @@ from services.metering.credit.records import (
     Void,
 )
 from services.metering.settings import MeteringSettings
-from services.rules.usage import Usage
+from services.rules.usage import COLUMNS, Usage, with_bounded_parts
 from tests.services.metering.samples import KEY
 
 # Replaces others.
@@ -44,8 +44,8 @@ _bases: st.SearchStrategy[Basis] = st.sampled_from(["provider", "counted", "jour
 _ends: st.SearchStrategy[End] = st.sampled_from(["complete", "client_gone", "crashed"])
 
 
-def _to_usage(prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> Usage:
-    return Usage(prompt_tokens, min(prompt_tokens, cached_tokens), completion_tokens)
+def _to_usage(*counts: int) -> Usage:
+    return with_bounded_parts(Usage(*counts))
 
 
 def _to_reserve(
@@ -82,7 +82,7 @@ def _to_sweep(request: Named) -> Sweep:
     return Sweep(*request)
 
 
-usages = st.builds(_to_usage, _tokens, _tokens, _tokens)
+usages = st.builds(_to_usage, *[_tokens] * len(COLUMNS))
 replicas = st.sampled_from([1, 0])
 # From noon of the last day but one of a month.
 days = st.sampled_from([1, 1, 2, 31])

@@ -24,7 +24,7 @@ from services.metering.reports.models import AccountsReport, ReportQuery, read_r
 from services.metering.reports.store.days import sum_up_portion
 from services.metering.reports.store.failures import Failures, add_failures
 from services.metering.reports.store.model_sums import GROUPS, DayFilter
-from services.rules.usage import Usage
+from services.rules.usage import Usage, named
 from tests.services.metering.samples import (
     ACCOUNT,
     KEY,
@@ -122,9 +122,7 @@ def expected(database: Database) -> dict[tuple[Any, ...], list[int]]:
         count(
             (*terms, *answered),
             requests=entry.requests,
-            prompt_tokens=entry.prompt_tokens,
-            cached_tokens=entry.cached_tokens,
-            completion_tokens=entry.completion_tokens,
+            **named(entry),
             charged_nanos=-entry.customer_nanos,
             costed_nanos=-entry.customer_nanos if is_costed else 0,
         )
@@ -132,10 +130,7 @@ def expected(database: Database) -> dict[tuple[Any, ...], list[int]]:
             count(
                 (*terms, call.provider, call.model_name),
                 calls=1,
-                told_prompt_tokens=call.usage.prompt_tokens,
-                told_cached_tokens=call.usage.cached_tokens,
-                cache_write_tokens=call.cache_write_tokens,
-                told_completion_tokens=call.usage.completion_tokens,
+                **{f"told_{name}": count for name, count in named(call.usage).items()},
                 cost_nanos=call.cost_nanos or 0,
                 uncosted_calls=call.cost_nanos is None,
             )

@@ -1,5 +1,7 @@
 """Usage that a provider reports, believed or not."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.router.answers.usage_check import UsageCheck, Violation, longest_output_tokens
@@ -58,6 +60,14 @@ def test_impossible_usage_is_not_believed_and_is_told(
     told: list[Violation] = []
     assert judge(told).believed(ProviderUsage(*usage), 3) == ProviderUsage(*believed)
     assert told == violations
+
+
+def test_parts_of_what_is_not_believed_are_not_either() -> None:
+    said = ProviderUsage(10_000, 30, 7, 5, 2, 20)
+    assert judge([]).believed(replace(said, prompt_tokens=10**9), 3) == ProviderUsage(
+        None, 30, None, reasoning_tokens=20
+    )
+    assert judge([]).believed(replace(said, completion_tokens=10**9), 3) == ProviderUsage(10_000, None, 7, 5, 2)
 
 
 def test_more_than_the_model_was_allowed_is_not_believed_however_long_it_took() -> None:

@@ -39,10 +39,12 @@ def test_answer_without_usage_is_charged_as_it_was_counted_and_nothing_without_a
 def test_call_is_described_by_what_its_provider_said_and_costs_what_is_plausible() -> None:
     target = Target("acme", "large", 8_192, 4_096, cost=COST)
     counted = Usage(prompt_tokens=1_000, cached_tokens=1, completion_tokens=7)
-    said = ProviderUsage(1_000, 900_000, 1, 300)
+    said = ProviderUsage(1_000, 900_000, 1, 300, reasoning_tokens=8)
     call = describe_call(target, counted, ProviderUsage(1_000, None, 1, 300), said)
-    assert (call.provider, call.model_name, call.cache_write_tokens) == ("acme", "large", 300)
-    assert call.usage == Usage(prompt_tokens=1_000, cached_tokens=1, completion_tokens=900_000)
+    assert (call.provider, call.model_name) == ("acme", "large")
+    assert call.usage == Usage(
+        prompt_tokens=1_000, cached_tokens=1, completion_tokens=900_000, cache_write_tokens=300, reasoning_tokens=8
+    )
     # 699 tokens for 1,000 nanos, one for 12.5, 300 for 1,250 and 7 for 5,000: rounded up once.
     assert call.cost_nanos == 699_000 + 13 + 375_000 + 35_000
 

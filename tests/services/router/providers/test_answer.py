@@ -33,6 +33,7 @@ ANSWERS: dict[type[ProviderAnswer], dict[str, Any]] = {
             "prompt_tokens": 11,
             "completion_tokens": 7,
             "completion_tokens_details": {"reasoning_tokens": 3},
+            "prompt_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 2},
         },
     },
     MessageAnswer: {
@@ -40,12 +41,23 @@ ANSWERS: dict[type[ProviderAnswer], dict[str, Any]] = {
         "model": "the-model",
         "content": [{"type": "text", "text": "Hello"}],
         "stop_reason": "end_turn",
-        "usage": {"input_tokens": 11, "output_tokens": 7},
+        "usage": {
+            "input_tokens": 4,
+            "cache_read_input_tokens": 5,
+            "cache_creation_input_tokens": 2,
+            "output_tokens": 7,
+            "output_tokens_details": {"thinking_tokens": 3},
+        },
     },
     ContentAnswer: {
         "modelVersion": "the-model",
         "candidates": [{"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP"}],
-        "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 4, "thoughtsTokenCount": 3},
+        "usageMetadata": {
+            "promptTokenCount": 11,
+            "cachedContentTokenCount": 5,
+            "candidatesTokenCount": 4,
+            "thoughtsTokenCount": 3,
+        },
     },
 }
 
@@ -62,14 +74,15 @@ def usage_of(answer_type: type[ProviderAnswer], said: dict[str, Any], *, is_trac
 
 
 @pytest.mark.parametrize("answer_type", ANSWERS)
-def test_traced_answer_tells_its_model_and_its_tokens_of_reasoning(answer_type: type[ProviderAnswer]) -> None:
-    """An ordinary one is not asked. Anthropic does not count reasoning apart."""
-    said, reasoning_tokens = ANSWERS[answer_type], None if answer_type is MessageAnswer else 3
-    traced = usage_of(answer_type, said, is_traced=True)
-    assert (traced.model_name, traced.reasoning_tokens) == ("the-model", reasoning_tokens)
-    ordinary = usage_of(answer_type, said, is_traced=False)
-    assert (ordinary.model_name, ordinary.reasoning_tokens) == ("", None)
-    assert (ordinary.prompt_tokens, ordinary.completion_tokens) == (11, 7)
+def test_answer_tells_its_tokens_and_their_parts_and_a_traced_one_its_model(answer_type: type[ProviderAnswer]) -> None:
+    said = ANSWERS[answer_type]
+    traced, ordinary = (usage_of(answer_type, said, is_traced=is_traced) for is_traced in (True, False))
+    assert (traced.model_name, ordinary.model_name) == ("the-model", "")
+    for usage in (traced, ordinary):
+        assert (usage.prompt_tokens, usage.completion_tokens) == (11, 7)
+        # Gemini's cache is not written to for each request.
+        written_tokens = None if answer_type is ContentAnswer else 2
+        assert (usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (5, written_tokens, 3)
 
 
 @pytest.mark.parametrize("name", ["what the user has said", "a" * 101, "", None, 7, ["a"], "naïve", "a\nb"])

@@ -12,6 +12,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.router.providers.openai import known_hosts
 from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS
+from services.router.reasoning.set_aside import FORMAT
 from services.router.routes.target import Target
 from services.router.schema.thoughts import MARK
 from tests.services.router.harness import Router, running_router, target
@@ -143,6 +144,8 @@ def _change_ids(conversation: Conversation, change: str) -> None:
             case "changed":
                 middle = call_id.index(MARK) + 40 if MARK in call_id else 0
                 return call_id[:middle] + call_id[middle:].swapcase() if middle else call_id
+            case "without what they carry":
+                return call_id.partition(MARK)[0]
             case "without the beginning":
                 return call_id.removeprefix("call_")
         return call_id
@@ -168,6 +171,41 @@ async def test_client_that_removes_everything_but_letters_and_digits_keeps_the_t
                 message["tool_call_id"] = message["tool_call_id"].replace("-", "")
         assert await conversation.run() == DONE
         assert upstream.loop.asked == upstream.loop.returned
+
+
+@pytest.mark.parametrize("vendor", [DeepSeekUpstream, VllmUpstream, OpenRouterUpstream, ThinkingClaude])
+@each_way
+async def test_client_that_is_told_gets_seals_with_what_follows_the_thoughts(
+    vendor: type[Any], stream: bool, run: Run
+) -> None:
+    async with vendor() as upstream, run(upstream) as router:
+        upstream.loop.loops = 4
+        conversation = Conversation(router, stream=stream, shows_reasoning=True)
+        for turn in range(5):
+            answer = await conversation.step()
+            sealed = [response.reasoning_data for response in answer.responses if response.reasoning_data]
+            assert bool(sealed) is (turn < 4)
+            if not sealed:
+                continue
+            said = [response for response in answer.responses if response.contents or response.tool_calls]
+            assert said[0].reasoning_data == sealed[0]
+            message = next(each for each in reversed(conversation.messages) if each["role"] == "assistant")
+            message["reasoning_details"] = [{"format": FORMAT, "data": ".".join(sealed)}]
+            # Nothing but what was told comes back.
+            _change_ids(conversation, "without what they carry")
+        assert upstream.refused == []
+        assert (upstream.loop.asked, upstream.loop.returned) == (4, 4)
+
+
+@each_way
+async def test_seal_comes_with_the_first_text_after_the_thoughts(stream: bool, run: Run) -> None:
+    async with Upstream() as upstream, run(upstream) as router:
+        upstream.replies.append(Reply(reasoning=["So", " it is."], contents=["a", "b", "c"] * 50))
+        answer = await router.ask(stream=stream, shows_reasoning=True, account_id="acct_1")
+        assert answer.text == "abc" * 50
+        assert "".join(response.reasoning for response in answer.responses) == "So it is."
+        said = [bool(response.reasoning_data) for response in answer.responses if response.contents]
+        assert said == [True] + [False] * (len(said) - 1)
 
 
 @pytest.mark.parametrize("vendor", [DeepSeekUpstream, MoonshotUpstream, ThinkingClaude, ThinkingResponses])

@@ -57,6 +57,15 @@ async def test_id_of_another_account_is_short_and_carries_nothing(seals: Reasoni
     assert (sent(messages), messages.thoughts) == (called("call_a"), {})
 
 
+async def test_thoughts_that_were_told_in_parts_are_those_of_one_message(seals: ReasoningSeals) -> None:
+    texts = [ReasoningText(text, "reasoning_content") for text in ("One. ", "Two. ", "Three.")]
+    one, two, three = (seals.seal_data("f", [text], ACCOUNT) for text in texts)
+    other = seals.seal_data("g", THOUGHTS, ACCOUNT)
+    details = [{"format": FORMAT, "data": f"{one}.{two}"}, {"format": FORMAT, "data": f"{three}.{other}.broken"}]
+    messages = await aside(seals, *called("call_a", reasoning_details=details, reasoning_content="One."))
+    assert messages.thoughts == {0: {OF_MESSAGE: Carried("f", "", texts)}}
+
+
 async def test_plain_reasoning_of_the_client_is_set_aside(seals: ReasoningSeals) -> None:
     detail = {"type": "reasoning.encrypted", "data": "d"}
     messages = await aside(seals, *called("call_a", reasoning="So.", reasoning_details=[detail, 7]))

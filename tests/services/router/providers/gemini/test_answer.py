@@ -29,7 +29,7 @@ async def test_answer_arrives_whole_with_its_usage(
     pieces = await pieces_of(provider, call)
     assert (text_of(pieces), finish_of(pieces)) == ("Hello, world!", "stop")
     # What it thought is not in the vendor's own count of what it said; what was cached is in that of the prompt.
-    assert pieces[-1].usage == ProviderUsage(18, 4 + 3, 5)
+    assert pieces[-1].usage == ProviderUsage(18, 4 + 3, 5, reasoning_tokens=3)
 
 
 @both_ways

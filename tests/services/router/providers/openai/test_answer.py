@@ -125,6 +125,18 @@ async def test_stream_without_usage_says_so(upstream: Upstream, provider: OpenAI
         ('{"prompt_tokens":5,"prompt_tokens_details":[3]}', ProviderUsage(5, None, None)),
         ('{"prompt_tokens":5,"completion_tokens":1e999}', ProviderUsage(5, None, None)),
         ('{"prompt_tokens":5,"completion_tokens":7,"prompt_cache_hit_tokens":3}', ProviderUsage(5, 7, 3)),
+        # Other names for the parts: of LiteLLM, Alibaba and SGLang.
+        ('{"prompt_tokens":5,"prompt_tokens_details":{"cache_creation_tokens":2}}', ProviderUsage(5, None, None, 2)),
+        (
+            '{"prompt_tokens":5,"prompt_tokens_details":{"cached_tokens":1,"cache_creation_input_tokens":2}}',
+            ProviderUsage(5, None, 1, 2),
+        ),
+        ('{"completion_tokens":7,"reasoning_tokens":4}', ProviderUsage(None, 7, None, reasoning_tokens=4)),
+        (
+            '{"completion_tokens":7,"reasoning_tokens":0,"completion_tokens_details":{"reasoning_tokens":4}}',
+            ProviderUsage(None, 7, None, reasoning_tokens=4),
+        ),
+        ('{"completion_tokens":7,"completion_tokens_details":{"reasoning_tokens":-1}}', ProviderUsage(None, 7, None)),
     ],
 )
 async def test_odd_usage_breaks_no_answer(

@@ -4,16 +4,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.messages.events import MessageEvents
-from edge.messages.message_json import WholeMessage
+from edge.messages.whole_message import WholeMessage
+from edge.wire.message_json import MessageForm
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from tests.support.message_events import read_events, read_message
 
 USAGE = Usage(prompt_tokens=11, cached_tokens=4, completion_tokens=7)
+ORDINARY = MessageForm()
 
 
-def whole(*responses: ChatResponse) -> WholeMessage:
-    message = WholeMessage("msg_1", "mezzo")
+def whole(*responses: ChatResponse, form: MessageForm = ORDINARY) -> WholeMessage:
+    message = WholeMessage("msg_1", "mezzo", form)
     for response in responses:
         message.add(response)
     return message
@@ -44,6 +46,33 @@ def test_what_cut_an_answer_off_is_in_its_usage() -> None:
     assert read.usage.to_dict()["x-legato-end"] == "spend_limit"
 
 
+def test_usage_has_what_was_written_to_a_cache_and_what_was_thought() -> None:
+    used = Usage(prompt_tokens=11, cached_tokens=4, completion_tokens=7, cache_write_tokens=5, reasoning_tokens=6)
+    usage = read_message(whole(ChatResponse(contents=["So"])).render("stop", used)).usage
+    assert (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (2, 4, 5)
+    assert usage.output_tokens_details.thinking_tokens == 6
+
+
+def test_thoughts_are_a_block_before_the_text_with_their_seals() -> None:
+    thinking = ChatResponse(reasoning="Hm.", contents=["So."])
+    message = whole(thinking)
+    message.add_reasoning_data("1_a")
+    message.add_reasoning_data("1_b")
+    thought, text = read_message(message.render("stop", USAGE)).content
+    assert (thought.type, thought.thinking, thought.signature) == ("thinking", "Hm.", "1_a.1_b")
+    assert text.text == "So."
+    omitted = whole(thinking, form=MessageForm(omits_thinking=True))
+    thought, _ = read_message(omitted.render("stop", USAGE)).content
+    assert (thought.thinking, thought.signature) == ("", "none")
+
+
+def test_thoughts_without_a_text_are_a_redacted_block() -> None:
+    message = whole(ChatResponse(contents=["So."]))
+    message.add_reasoning_data("1_a")
+    thought, _ = read_message(message.render("stop", USAGE)).content
+    assert (thought.type, thought.data) == ("redacted_thinking", "1_a")
+
+
 def test_empty_answer_has_no_blocks() -> None:
     assert read_message(whole().render("stop", USAGE)).content == []
 
@@ -62,7 +91,7 @@ def test_streamed_and_whole_answers_are_the_same_message(texts: list[str], calls
         deltas[0].id, deltas[0].name = f"call_{index}", "f"
         responses.append(ChatResponse(tool_calls=deltas))
     finish_reason = "tool_calls" if calls else "stop"
-    events = MessageEvents("msg_1", "mezzo", "7")
+    events = MessageEvents("msg_1", "mezzo", "7", ORDINARY)
     stream = events.opening(None) + b"".join(map(events.deltas, responses)) + events.closing(finish_reason, USAGE)
 
     message = read_message(whole(*responses).render(finish_reason, USAGE))
