@@ -15,6 +15,7 @@ from edge.messages.request import RenderedChat, render_chat
 from edge.wire.body_reader import check_size
 from edge.wire.chat_request import ChatBody
 from edge.wire.checked_json import MOST_NAMES, OTHERS
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_MESSAGES
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import BODY_WRITER, Headers, Send
 from services.chassis.http.response_writer import ResponseWriter
@@ -30,6 +31,7 @@ _KNOWN_BETAS: Final = frozenset((
 
 
 class MessagesChat(HttpChat):
+    api = CHAT_API_MESSAGES
     _rendered: RenderedChat
 
     async def read(self, memory: BudgetShare) -> bytes:

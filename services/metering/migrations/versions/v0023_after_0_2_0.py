@@ -1,5 +1,6 @@
-"""Creates what came after 0.2.0: statistics of usage; of a request the version of the routes, the calls to models and
-its times; what changed, for the audit log; the versions of files that the processes of a fleet have read.
+"""Creates what came after 0.2.0: statistics of usage; of a request the version of the routes, the calls to models, its
+times and the API by which it came; what changed, for the audit log; the versions of files that the processes of a fleet
+have read.
 
 Older processes do not name these columns, and leave them empty: such requests are of an unknown model, and their times
 are unknown. No chat writes the statistics. They are made of the ledger afterwards, from its first entry on, and the
@@ -45,6 +46,7 @@ HOLDS = {
     "model_calls": sa.Text,
     "first_token_ms": sa.BigInteger,
     "duration_ms": sa.BigInteger,
+    "api": sa.Text,
 }
 USAGE_DAY = {
     "of_key": sa.Boolean,
