@@ -1,7 +1,7 @@
 """The tokens that a request used: the one list of columns for tables, sums, messages, files and pages."""
 
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     completion_tokens: int = 0
 
     def minus(self, other: "Usage") -> "Usage":
-        return Usage(*(count - taken for count, taken in zip(counts_of(self), counts_of(other), strict=True)))
+        return Usage(*map(sub, counts_of(self), counts_of(other)))
 
 
 COLUMNS: Final = Usage.__struct_fields__

@@ -14,11 +14,12 @@ _FIELDS: Final = frozenset({"messages", "tools", "tool_choice"})
 
 
 class NotAccepted(LegatoError):
-    """The models understood the request and refused it, for the field `param` if they told."""
+    """The models understood the request and refused it, for the cause or the field `param` if they told."""
 
-    def __init__(self, param: str | None = None) -> None:
-        sentence = Sentence("request_not_accepted") if param is None else Sentence("field_not_accepted", field=param)
-        super().__init__(Reason.UPSTREAM_REFUSED, sentence, param=param)
+    def __init__(self, param: str | None = None, cause: Sentence | None = None) -> None:
+        if cause is None:
+            cause = Sentence("request_not_accepted") if param is None else Sentence("field_not_accepted", field=param)
+        super().__init__(Reason.UPSTREAM_REFUSED, cause, param=param)
 
 
 @dataclass(slots=True)
@@ -70,8 +71,10 @@ def too_long_for(context_tokens: int) -> LegatoError:
 
 
 def not_accepted(error: ProviderError, parameters: Parameters) -> NotAccepted:
-    """Returns the error for a client whose request no model accepts. It names a field of the request at most: what the
-    provider said may quote the conversation."""
+    """Returns the error for a client whose request no model accepts. It names a known cause or a field of the request
+    at most: what the provider said may quote the conversation."""
+    if error.cause is not None:
+        return NotAccepted(error.cause.param, error.cause.sentence)
     named = ({error.param} | error.mentions) & (_FIELDS | parameters.fields.keys())
     return NotAccepted(error.param if error.param in named else min(named, default=None))
 
@@ -82,9 +85,11 @@ def against_policy() -> LegatoError:
 
 def dropped_after(error: ProviderError, parameters: Parameters) -> list[str]:
     """Returns the parameters to leave out after a refusal: those that its message mentions, or else, if it names no
-    other field, those that few models take. A client does not know the model of a class, nor what it takes."""
+    other field and no known cause, those that few models take. A client does not know the model of a class, nor what it
+    takes."""
     if error.failure is not Failure.REFUSED or isinstance(error, CannotDo):
         return []
     if error.param and error.param not in STEERING:
         return []
-    return sorted(error.mentions & parameters.fields.keys() or RARELY_TAKEN & parameters.fields.keys())
+    mentioned = error.mentions & parameters.fields.keys()
+    return sorted(mentioned or (RARELY_TAKEN & parameters.fields.keys() if error.cause is None else ()))

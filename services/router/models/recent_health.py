@@ -3,7 +3,6 @@
 Five minutes are a ring of short periods: the oldest leaves as a whole, so up to one period of them is missing.
 """
 
-from collections import deque
 from typing import Final
 
 from services.chassis.timing.deadlines import Clock
@@ -18,7 +17,10 @@ FAILED: Final = frozenset({CallEnd.FAILED, CallEnd.CUT})
 class _Period:
     __slots__ = ("calls", "failures", "number")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self) -> None:
+        self.begin(-1)
+
+    def begin(self, number: int) -> None:
         self.number = number
         self.calls = 0
         self.failures = 0
@@ -31,8 +33,8 @@ class RecentHealth(CallObserver):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Those with calls, the oldest first.
-        self._periods: deque[_Period] = deque(maxlen=PERIODS)
+        # The place of a period is its number, modulo the length.
+        self._periods = [_Period() for _ in range(PERIODS)]
 
     @property
     def recent_calls(self) -> int:
@@ -46,14 +48,15 @@ class RecentHealth(CallObserver):
         if result.end is CallEnd.GIVEN_UP:
             return
         number = self._number()
-        if not self._periods or self._periods[-1].number != number:
-            self._periods.append(_Period(number))
-        period = self._periods[-1]
+        period = self._periods[number % PERIODS]
+        if period.number != number:
+            period.begin(number)
         period.calls += 1
         period.failures += result.end in FAILED
 
     def _recent(self) -> list[_Period]:
-        first = self._number() - PERIODS + 1
+        # A period that was not used yet has the number -1.
+        first = max(0, self._number() - PERIODS + 1)
         return [period for period in self._periods if period.number >= first]
 
     def _number(self) -> int:

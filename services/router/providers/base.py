@@ -14,6 +14,7 @@ from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
 from services.router.providers.abilities import UNKNOWN, Abilities
+from services.router.providers.errors.refusal_cause import RefusalCause
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
@@ -238,6 +239,7 @@ class ProviderError(Exception):
         figures: Figures | None = None,
         mentions: frozenset[str] = frozenset(),
         param: str = "",
+        cause: RefusalCause | None = None,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -251,6 +253,8 @@ class ProviderError(Exception):
         self.mentions = mentions
         # With Failure.REFUSED: the field that the provider names as the cause.
         self.param = param
+        # With Failure.REFUSED: why, if the provider's message begins with words that are known.
+        self.cause = cause
 
     def reclassify(self, failure: Failure) -> None:
         """Changes the kind to what the caller knows beside the provider's answer."""

@@ -93,7 +93,7 @@ FILLED: dict[str, Any] = {
 FORM: dict[str, str] = {"name": "x", "text": "x", "code": "123456", "role": "owner", "day": "1", "credential": "{}"}
 HOURS_S = {"start_time": 497_222 * 3600, "end_time": 497_223 * 3600}
 # Written by the services themselves, or whenever a user is there.
-VOLATILE = {"sessions", "audit_events", "audit_heads", "rate_limits", "sqlite_sequence"}
+VOLATILE = {"sessions", "audit_events", "audit_heads", "rate_limits", "retention", "sqlite_sequence"}
 
 
 @dataclass

@@ -44,10 +44,21 @@ class MailBox:
         self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(60)
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
+
+    async def _end(self) -> None:
+        """Closes the server and the connections that clients have just left, since nobody else would."""
+        self._server.close()
+        for _ in range(2):
+            conversations = asyncio.all_tasks() - {asyncio.current_task()}
+            for conversation in conversations:
+                conversation.cancel()
+            await asyncio.gather(*conversations, return_exceptions=True)
+            # A transport that closes is closed in the next round of the loop.
+            await asyncio.sleep(0)
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         assert self._tls is None or session.ssl is not None

@@ -11,6 +11,7 @@ from services.router.prompts.fitting import Figures
 from services.router.providers.base import Failure, ProviderError
 from services.router.providers.errors.error_body import ErrorBody, read_error_body
 from services.router.providers.errors.length_figures import read_figures
+from services.router.providers.errors.refusal_cause import find_cause
 from services.router.schema.parameters import STEERING
 
 
@@ -96,15 +97,19 @@ def read_failure(
     figures = _figures(failure, error_body, error_patterns, said)
     what = "reported an error in place of an answer" if is_in_answer else f"answered with status {status}"
     http_status = None if is_in_answer else status
-    param = error_body.param if failure is Failure.REFUSED else ""
-    return ProviderError(what, failure, http_status, retry_after_s, figures, _mentions(failure, said), param)
+    if failure is not Failure.REFUSED:
+        return ProviderError(what, failure, http_status, retry_after_s, figures)
+    cause = find_cause(error_body.message)
+    if cause is not None:
+        what += f" ({cause.sentence.id})"
+    return ProviderError(
+        what, failure, http_status, retry_after_s, mentions=_mentions(said), param=error_body.param, cause=cause
+    )
 
 
-def _mentions(failure: Failure, said: bytes) -> frozenset[str]:
+def _mentions(said: bytes) -> frozenset[str]:
     """Returns the parameters that a refusal mentions. The message may quote the client, so this affects its own chat
     alone."""
-    if failure is not Failure.REFUSED:
-        return frozenset()
     return frozenset(name for name in STEERING if name.encode() in said)
 
 

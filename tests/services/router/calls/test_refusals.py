@@ -209,3 +209,14 @@ async def test_key_that_is_not_permitted_is_no_question_of_policy(socket_folder:
         running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
     ):
         assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_client_is_told_the_cause_of_the_last_refusal_and_no_word_of_it(socket_folder: Path, log: Log) -> None:
+    upstream = Picky("tools", says="Invalid schema for function 'canary': In context=(), canary")
+    async with upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        tools = b'[{"type":"function","function":{"name":"f"}}]'
+        refusal = await refusal_of(router, tools_json=tools, parameters_json=b'{"logit_bias":{"50256":-100}}')
+    assert (refusal.reason, refusal.param) == (Reason.UPSTREAM_REFUSED, "tools")
+    assert str(refusal) == "No model of this class accepts the schema of one of the functions."
+    # Without a parameter that few models take it would be refused as well.
+    assert len(upstream.requests) == 1
