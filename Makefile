@@ -65,6 +65,10 @@ stubs: .venv/dev ## Generate stubs of the chat service in TypeScript and Go, in 
 go-example: .venv/dev ## Compile the example in Go, and run it against the service (two minutes, on Debian)
 	@$(BIN)/pytest -q -m apart tests/examples
 
+.PHONY: agents-page
+agents-page: .venv/dev ## After a change of the table of agents: write docs/agents.md from it
+	@$(BIN)/python -m docs.agents_page
+
 .PHONY: baseline
 baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
@@ -148,11 +152,15 @@ test-campaigns: .venv/compiled ## Run the short form of each campaign: faults, f
 
 .PHONY: test-deploy
 test-deploy: .venv/compiled ## Test the manifests, alerts, examples and measurements
-	@$(call run_long,tests/bench tests/deploy tests/examples)
+	@$(call run_long,tests/agents tests/bench tests/deploy tests/examples)
 
 .PHONY: test-stores
 test-stores: .venv/compiled ## Test on PostgreSQL what hardly differs by the store, and seeded bugs, upgrades and the HTTP corpus
 	@$(call run_long,tests/e2e tests/services)
+
+.PHONY: agents
+agents: .venv/compiled ## Install agents and libraries at pinned versions, and run them against the service (ten minutes). Options: make agents ARGS="-k codex"
+	@$(BIN)/pytest -q -m apart -n 2 tests/agents $(ARGS)
 
 .PHONY: coverage
 coverage: .venv/compiled ## Run the tests of `make test` with coverage.py, and check that they run enough lines of the product (half an hour on Python 3.11)
@@ -307,3 +315,4 @@ lock: .venv/uv ## Resolve the dependencies again. To keep the versions: make loc
 	@$(call write_lock,local-model,--group local-model --constraints requirements/run.lock)
 	@$(call write_lock,dev,pyproject.toml --extra dev --group local-model --constraints requirements/run.lock)
 	@$(call write_lock,docs,--group docs --constraints requirements/dev.lock)
+	@$(call write_lock,agents,--group agents)

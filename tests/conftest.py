@@ -41,7 +41,7 @@ hypothesis.settings.load_profile("suite")
 TESTS = Path(__file__).parent
 # The slowest first, so that no worker is left alone with them at the end.
 LANES = ("service", "stores", "rpc", "unit")
-SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
+SERVICE_FOLDERS = frozenset({"agents", "bench", "campaigns", "deploy", "e2e", "examples"})
 BROWSER_FOLDER = TESTS / "console" / "browser"
 # Workers take over the last tests of each other. With these among them, each would import the clients of the vendors.
 VENDORS_FOLDER = TESTS / "support" / "upstreams"

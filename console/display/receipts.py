@@ -5,6 +5,7 @@ from typing import Final
 
 from console.display.language import N_, _
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.type.v1 import chat_api_pb2
 from services.rules.cost import MILLION
 
 ENDS: Final = {
@@ -37,6 +38,12 @@ BASES: Final = {
     metering_pb2.BASIS_COUNTED: N_("Counted by this service, token by token"),
     metering_pb2.BASIS_JOURNAL: N_("From the edge's journal, written before each piece was delivered"),
     metering_pb2.BASIS_CHECKPOINT: N_("From the last report of the running answer"),
+}
+APIS: Final = {
+    chat_api_pb2.CHAT_API_CHAT: N_("Chat completions"),
+    chat_api_pb2.CHAT_API_MESSAGES: N_("Messages"),
+    chat_api_pb2.CHAT_API_RESPONSES: N_("Responses"),
+    chat_api_pb2.CHAT_API_GRPC: N_("gRPC"),
 }
 
 

@@ -8,12 +8,15 @@ from edge.http.http_chat import HttpChat
 from edge.http.replies import StreamedHttpReply, WholeHttpReply
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import COMPLETION_PREFIX, DELTA_END, Chunks, Completion
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_CHAT
 from services.chassis.http.asgi import BODY_WRITER, Send
 from services.chassis.http.response_writer import ResponseWriter
 from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 
 class CompletionChat(HttpChat):
+    api = CHAT_API_CHAT
+
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
         edge = self._edge
         completion = f"{COMPLETION_PREFIX}{self.request_id}", int(edge.clock.now().timestamp()), hold.class_id

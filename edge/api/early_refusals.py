@@ -30,7 +30,7 @@ class EarlyRefusals:
             return None
         error, rates = refusal
         request_id = new_request_id()
-        self._edge.record_refusal(error, request_id)
+        self._edge.record_refusal(error, request_id, chat.api)
         cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
         body, of_dialect = chat.render_error(error, request_id)
         headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *of_dialect, *cors]

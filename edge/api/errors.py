@@ -19,6 +19,7 @@ from edge.http.http_chat import REFUSAL_HEADERS
 from edge.messages.errors import is_for_messages, render_error
 from edge.wire.body_reader import ClientGone
 from edge.wire.responses import error_body, error_headers
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_UNSPECIFIED
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.http.asgi import Headers
 from services.chassis.sentence import Sentence
@@ -42,7 +43,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
         refusal = _to_refusal(request, edge, error)
     forget_origin(error)
     request_id: str = request.state.request_id
-    edge.record_refusal(refusal, request_id)
+    chat = CHATS.get(request.scope["path"])
+    edge.record_refusal(refusal, request_id, CHAT_API_UNSPECIFIED if chat is None else chat.api)
     body, of_dialect = error_body(refusal), Headers()
     if is_for_messages(request.scope):
         body, of_dialect = render_error(refusal, request_id)

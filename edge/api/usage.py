@@ -140,6 +140,10 @@ class UsageRequest(Cost, TokenCounts, _RequestState):
     duration_ms: Annotated[
         Count | None, Field(description="From the request's arrival until its answer ended, if that is known.")
     ]
+    api: Annotated[
+        Literal["chat", "messages", "responses", "grpc"] | None,
+        Field(description="By which the request came, if that is known."),
+    ]
 
 
 _WIDTHS: Final = {"1h": pb.BUCKET_WIDTH_HOUR, "1d": pb.BUCKET_WIDTH_DAY}
@@ -235,6 +239,7 @@ async def read_request(
         routes_version=found.routes_version or None,
         first_token_ms=found.first_token_ms if found.HasField("first_token_ms") else None,
         duration_ms=found.duration_ms if found.HasField("duration_ms") else None,
+        api=_word(pb.RequestApi.Name(found.api), "REQUEST_API_"),
     )
 
 

@@ -12,6 +12,7 @@ from edge.billing.rate_limits import Admission
 from edge.billing.settlements import NO_DETAILS, ChatDetails
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatRequest, Grant, Need
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_UNSPECIFIED, ChatApi
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.process import failpoints
@@ -45,13 +46,20 @@ NOTHING = Usage()
 
 class ChatHold:
     def __init__(
-        self, metering: Metering, journal: Journal, principal: Principal, request_id: str, class_id: str
+        self,
+        metering: Metering,
+        journal: Journal,
+        principal: Principal,
+        request_id: str,
+        class_id: str,
+        api: "ChatApi.ValueType" = CHAT_API_UNSPECIFIED,
     ) -> None:
         self._metering = metering
         self._journal = journal
         self._principal = principal
         self.request_id = request_id
         self.class_id = class_id
+        self.api = api
         # Prices per million tokens, fixed when the credit was held.
         self._price = pb.Price()
         self._held_nanos = 0
@@ -102,6 +110,7 @@ class ChatHold:
                     whole_output_tokens=most_tokens if whole else 0,
                     claim=claim,
                     concurrent_requests=self._principal.concurrent_requests,
+                    api=self.api,
                 ),
                 self._record_repeat,
                 admission,

@@ -302,7 +302,7 @@ class Chat:
             # Otherwise it is settled when that has ended, like an answer that is not streamed.
             self._settle(end)
         if self._reply.is_open:
-            self._edge.metrics.refused(error.reason)
+            self._edge.metrics.refused(error.reason, self._hold.api)
             self._count_failure(error.reason)
             self._admitted.step_timer.refused(error)
             await self._reply.fail(error)
@@ -340,7 +340,8 @@ class Chat:
             )
         took_s = ended_at_s - step_timer.began_s
         trace_id = "" if step_timer.span is None else step_timer.span.trace_id
-        self._edge.metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged, trace_id)
+        class_id, api, charged = self._hold.class_id, self._hold.api, self._hold.charged
+        self._edge.metrics.ended(class_id, api, end, took_s, first_piece_s, charged, trace_id)
         self._edge.log.info(
             "chat.ended",
             request_id=self._hold.request_id,

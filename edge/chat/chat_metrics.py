@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from legato_protos.metering.v1 import metering_pb2 as metering_pb
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_UNSPECIFIED, ChatApi
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
@@ -32,6 +33,11 @@ OUTCOMES: Final = {
     for name, number in metering_pb.End.items()
     if number != metering_pb.END_UNSPECIFIED
 }
+# What chats come by. What is no chat, such as a list of models, has none.
+APIS: Final = {
+    number: "" if number == CHAT_API_UNSPECIFIED else name.removeprefix("CHAT_API_").lower()
+    for name, number in ChatApi.items()
+}
 SERVED: Final = (metering_pb.END_COMPLETE, metering_pb.END_CREDIT_SPENT)
 
 
@@ -44,9 +50,14 @@ class Step(NamedTuple):
 
 class ChatMetrics:
     def __init__(self, registry: Registry) -> None:
-        self._chats = registry.counts("legato_chats", "Admitted chats, by class and outcome.", "class", "outcome")
+        self._chats = registry.counts(
+            "legato_chats", "Admitted chats, by class, outcome and API.", "class", "outcome", "api"
+        )
         self._refusals = registry.counts(
-            "legato_refusals", "Errors sent to clients, as a response or within a stream, by reason.", "reason"
+            "legato_refusals",
+            "Errors sent to clients, as a response or within a stream, by reason and API.",
+            "reason",
+            "api",
         )
         steps = registry.histograms(
             "legato_step_duration_seconds", "Duration of each step of a chat.", STEP_BOUNDS_S, "step"
@@ -73,15 +84,16 @@ class ChatMetrics:
             *SERVER_LABELS,
         )
         self._tokens = registry.counts(
-            "legato_tokens", "Charged tokens, by class and type.", "class", "gen_ai_token_type"
+            "legato_tokens", "Charged tokens, by class, type and API.", "class", "gen_ai_token_type", "api"
         )
 
-    def refused(self, reason: Reason) -> None:
-        self._refusals[reason,] += 1
+    def refused(self, reason: Reason, api: "ChatApi.ValueType" = CHAT_API_UNSPECIFIED) -> None:
+        self._refusals[reason, APIS[api]] += 1
 
     def ended(
         self,
         class_id: str,
+        api: "ChatApi.ValueType",
         end: "metering_pb.End.ValueType",
         took_s: float,
         first_token_s: float | None,
@@ -90,14 +102,14 @@ class ChatMetrics:
     ) -> None:
         """Records a chat. `first_token_s` counts from the arrival; None if there was no token. `trace_id` is empty if
         it is not traced."""
-        self._chats[class_id, OUTCOMES[end]] += 1
+        self._chats[class_id, OUTCOMES[end], APIS[api]] += 1
         if first_token_s is None:
             return
         labels = (OPERATION, PROVIDER, class_id)
         durations_s, output_tokens_s = self._durations_s[labels], self._output_tokens_s[labels]
         self._first_tokens_s[labels].observe(first_token_s)
-        self._tokens[class_id, "input"] += charged.prompt_tokens
-        self._tokens[class_id, "output"] += charged.completion_tokens
+        self._tokens[class_id, "input", APIS[api]] += charged.prompt_tokens
+        self._tokens[class_id, "output", APIS[api]] += charged.completion_tokens
         if end in SERVED:
             durations_s.observe(took_s)
             if charged.completion_tokens > 1:

@@ -9,6 +9,7 @@ from edge.backends.exchanges import RouterReplica
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.chat.chat_metrics import ChatMetrics
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_UNSPECIFIED, ChatApi
 from services.chassis.errors import LegatoError
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.rpc.replicas import Replicas
@@ -38,8 +39,10 @@ class EdgeState:
     # None disables tracing.
     tracer: Tracer | None = None
 
-    def record_refusal(self, error: LegatoError, request_id: str) -> None:
-        """Counts and logs an error that a client is sent."""
-        self.metrics.refused(error.reason)
+    def record_refusal(
+        self, error: LegatoError, request_id: str, api: "ChatApi.ValueType" = CHAT_API_UNSPECIFIED
+    ) -> None:
+        """Counts and logs an error that a client is sent; with the API, if it is of a chat."""
+        self.metrics.refused(error.reason, api)
         status = error.wire.http_status
         self.log.debug("request.refused", request_id=request_id, reason=error.reason, http_status=status)

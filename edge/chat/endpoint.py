@@ -143,5 +143,5 @@ class ChatEndpoint:
         if incoming.when_gone is None:
             # The client has disconnected meanwhile.
             raise ClientGone
-        hold = ChatHold(edge.metering, edge.journal, principal, incoming.request_id, class_id)
+        hold = ChatHold(edge.metering, edge.journal, principal, incoming.request_id, class_id, incoming.api)
         return Chat(edge, admitted, body, hold, incoming.open_reply(body, hold), claim)

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from edge.access.principals import Principals
 from edge.backends.auth import Principal, Scope
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Reply
 from edge.wire.chat_request import ChatBody
+from legato_protos.type.v1.chat_api_pb2 import ChatApi
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope, WhenGone
 from services.chassis.load.fair_budget import BudgetShare
 
@@ -20,6 +21,7 @@ SMALL_BODY_BYTES: Final = 16 * 1024
 
 
 class IncomingChat(ABC):
+    api: ClassVar[ChatApi.ValueType]
     # What a span says of the transport.
     span_attributes: Mapping[str, str]
 

@@ -15,8 +15,9 @@ VERSION_HEADER: Final = b"anthropic-version"
 
 # Of statuses that have a type of their own; of all others it is that of the error table.
 _TYPES: Final[Mapping[int, str]] = {402: "billing_error", 404: "not_found_error", 413: "request_too_large"}
-# Clients look for it to know that they must shorten the conversation.
+# Clients look for it to know that they must shorten the conversation, and by how much.
 _TOO_LONG: Final = "prompt is too long: "
+_TOO_LONG_BY: Final = _TOO_LONG + "%d tokens > %d maximum"
 
 
 def is_for_messages(scope: HttpScope) -> bool:
@@ -30,7 +31,7 @@ def is_for_messages(scope: HttpScope) -> bool:
 def error_object(error: LegatoError, request_id: str) -> dict[str, object]:
     wire, message = error.wire, error.message
     if error.reason is Reason.CONTEXT_EXCEEDED:
-        message = _TOO_LONG + message
+        message = _too_long(error)
     told = {
         "type": _TYPES.get(wire.http_status, wire.type),
         "message": message,
@@ -38,6 +39,15 @@ def error_object(error: LegatoError, request_id: str) -> dict[str, object]:
         "code": wire.code,
     }
     return {"type": "error", "error": told, "request_id": request_id}
+
+
+def _too_long(error: LegatoError) -> str:
+    """Returns the words of Anthropic's. A model that has refused a prompt counts at least one token too many."""
+    figures = error.sentence.figures
+    if "most" not in figures:
+        return _TOO_LONG + error.message
+    most_tokens = int(figures["most"])
+    return _TOO_LONG_BY % (max(int(figures.get("count", 0)), most_tokens + 1), most_tokens)
 
 
 def render_error(error: LegatoError, request_id: str) -> tuple[bytes, Headers]:

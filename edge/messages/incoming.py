@@ -16,6 +16,7 @@ from edge.wire.body_reader import check_size
 from edge.wire.chat_request import ChatBody
 from edge.wire.checked_json import MOST_NAMES, OTHERS
 from edge.wire.message_json import MESSAGE_PREFIX
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_MESSAGES
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import BODY_WRITER, Headers, Send
 from services.chassis.http.response_writer import ResponseWriter
@@ -31,6 +32,7 @@ _KNOWN_BETAS: Final = frozenset((
 
 
 class MessagesChat(HttpChat):
+    api = CHAT_API_MESSAGES
     _rendered: RenderedChat
 
     async def read(self, memory: BudgetShare) -> bytes:

@@ -10,22 +10,28 @@ from edge.wire.message_json import MESSAGE_PREFIX
 from edge.wire.response_json import RESPONSE_PREFIX
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
+from legato_protos.type.v1.chat_api_pb2 import ChatApi
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.rules.usage import named
 
-_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+# Ids of answers begin with what the API calls them.
+_REQUEST_ID: Final = re.compile(
+    f"(?:{COMPLETION_PREFIX}|{MESSAGE_PREFIX}|{RESPONSE_PREFIX})?([0-9a-f]{{32}})", re.ASCII
+)
 _ENDS: Final = {number: pb.RequestEnd.Value(f"REQUEST_{name}") for name, number in metering.End.items()}
+_APIS: Final = {
+    number: pb.RequestApi.Value(f"REQUEST_{name.removeprefix('CHAT_')}") for name, number in ChatApi.items()
+}
 _BASES: Final = {number: pb.UsageBasis.Value(f"USAGE_{name}") for name, number in metering.Basis.items()}
 
 
 async def get_request(edge: EdgeState, principal: Principal, request_id: str) -> pb.GetRequestResponse:
     """Returns a request of the principal's account, by its id or by that of its answer. Others are not found."""
-    own_id, account_id = request_id, principal.account_id
-    for prefix in (COMPLETION_PREFIX, RESPONSE_PREFIX, MESSAGE_PREFIX):
-        own_id = own_id.removeprefix(prefix)
-    if not _REQUEST_ID.fullmatch(own_id):
+    account_id, given = principal.account_id, _REQUEST_ID.fullmatch(request_id)
+    if given is None:
         raise LegatoError(Reason.NOT_FOUND, Sentence("thing_unknown", what="request"))
+    own_id = given[1]
     await edge.metering.caught_up(account_id)
     found = await edge.metering.request(metering.GetRequestRequest(account_id=account_id, request_id=own_id))
     caller = principal.caller
@@ -47,4 +53,5 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
         routes_version=found.routes_version,
         first_token_ms=found.first_token_ms if found.HasField("first_token_ms") else None,
         duration_ms=found.duration_ms if found.HasField("duration_ms") else None,
+        api=_APIS.get(found.api, pb.REQUEST_API_UNSPECIFIED),
     )

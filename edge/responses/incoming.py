@@ -11,12 +11,14 @@ from edge.responses.request import ConvertedRequest, convert_request, rename_par
 from edge.wire.body_reader import check_size
 from edge.wire.chat_request import ChatBody
 from edge.wire.response_json import ResponseObject
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_RESPONSES
 from services.chassis.http.asgi import BODY_WRITER
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 
 class ResponseChat(HttpChat):
+    api = CHAT_API_RESPONSES
     _principal: Principal
     _request: ConvertedRequest
 

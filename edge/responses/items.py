@@ -20,7 +20,6 @@ from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
 _QUOTE: Final = ord('"')
-_EMPTY: Final = Raw(b'""')
 _TEXT_PARTS: Final = ("input_text", "output_text", "text")
 
 _encode = msgspec.json.encode
@@ -49,8 +48,8 @@ class _InputItem(Struct):
 
 class _SaidPart(Struct):
     type: str
-    text: Raw = _EMPTY
-    refusal: Raw = _EMPTY
+    text: Raw = NULL
+    refusal: Raw = NULL
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from edge.rpc.unknown_fields import name_unknown_fields
 from edge.wire.body_reader import ClientGone, check_size
 from edge.wire.chat_request import ChatBody
 from legato_protos.chat.v1 import chat_pb2 as pb
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_GRPC
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.load.fair_budget import BudgetShare
@@ -28,6 +29,8 @@ _COMPLETE_SPAN, _STREAM_SPAN = _SPAN | {"rpc.method": "Complete"}, _SPAN | {"rpc
 
 class RpcChat(IncomingChat):
     """One call of Complete or Stream. Its message is read when there is room for it, and not kept by gRPC."""
+
+    api = CHAT_API_GRPC
 
     def __init__(
         self,

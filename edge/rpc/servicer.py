@@ -154,7 +154,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
             tell(context, chat.request_id, [*error_headers(error), *reply.headers])
             raise error
         else:
-            self._edge.record_refusal(error, chat.request_id)
+            self._edge.record_refusal(error, chat.request_id, chat.api)
             tell(context, chat.request_id, [*error_headers(error), *chat.rates])
             raise error
 

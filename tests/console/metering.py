@@ -20,7 +20,7 @@ from services.metering.credit.ledger.notices import NoticeRules
 from services.metering.credit.ledger.spend import WHOLE_ACCOUNT, Spend, SpendLimits, spend_id
 from services.metering.credit.model_calls import ModelCall, encode_calls
 from services.metering.credit.prices import Price
-from services.metering.credit.records import HOUR_US, AccountBalance, End, Entry, Hold, Kind, OwedChange
+from services.metering.credit.records import HOUR_US, AccountBalance, Api, End, Entry, Hold, Kind, OwedChange
 from services.metering.credit.servicers.notices import NoticeThresholdServicer
 from services.metering.credit.servicers.payments import PaymentBookingServicer
 from services.metering.credit.store import tables
@@ -55,6 +55,7 @@ CHARGES: Final = 64
 RULES: Final = NoticeRules(low_balance_nanos=DOLLAR)
 _ENDS: Final[tuple[End, ...]] = ("complete", "complete", "complete", "complete", "client_gone", "upstream_cut")
 _CLASSES: Final = ("forte", "mezzo", "fortissimo")
+_APIS: Final[tuple[Api, ...]] = ("chat", "messages", "responses", "grpc")
 
 
 def request_id(number: int) -> str:
@@ -85,6 +86,7 @@ def settled(
         basis="provider", end=end, counted_hour_us=at_us - at_us % HOUR_US,
         reserved_at_us=at_us - 4_000_000, resolved_at_us=at_us, model_calls=_calls(number, usage, cost_nanos),
         first_token_ms=180 + 37 * (number % 11) if number % 5 else None, duration_ms=2_100 + 310 * (number % 13),
+        api=_APIS[number % 4],
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, cast
 
 from edge.api.app import EdgeApp
-from edge.chat.chat_metrics import ChatMetrics
+from edge.chat.chat_metrics import APIS, ChatMetrics
 from edge.chat.edge_state import EdgeState
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
@@ -71,6 +71,10 @@ class ApiHarness:
     def refusals(self) -> dict[Reason, float]:
         """Counted, by reason."""
         counted = {
-            reason: self._registry.get_sample_value("legato_refusals_total", {"reason": reason}) for reason in Reason
+            reason: sum(
+                self._registry.get_sample_value("legato_refusals_total", {"reason": reason, "api": api}) or 0
+                for api in APIS.values()
+            )
+            for reason in Reason
         }
         return {reason: count for reason, count in counted.items() if count}

@@ -228,10 +228,14 @@ class Service:
         return self.make_key(account_id, scopes).api_key
 
     def make_key(
-        self, account_id: str, scopes: Sequence[str] = (), expires_after_days: int | None = None
+        self,
+        account_id: str,
+        scopes: Sequence[str] = (),
+        expires_after_days: int | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> CreateKeyResponse:
         """The key with its record."""
-        return create_key(self.services, account_id, "test", scopes, expires_after_days)
+        return create_key(self.services, account_id, "test", scopes, expires_after_days, limits=limits or {})
 
     def balance(self, account_id: str) -> Balance:
         return balance_of(self.services, account_id)

@@ -84,4 +84,5 @@ def describe_receipt(receipt: RequestReceipt) -> dict[str, object]:
         "routes_version": receipt.routes_version or None,
         "first_token_ms": receipt.first_token_ms if receipt.HasField("first_token_ms") else None,
         "duration_ms": receipt.duration_ms if receipt.HasField("duration_ms") else None,
+        **described(receipt, "api"),
     }

@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 import sys
+from textwrap import indent
 
 import click
 
@@ -12,6 +13,7 @@ from cli.commands.account.console import first_link
 from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
+from services.rules.agents import SHOWN_AGENTS
 
 FIRST_ACCOUNT = "default"
 FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR
@@ -56,6 +58,12 @@ def show_welcome(greeting: dict[str, str], folder_option: str, *, is_bundled: bo
     click.echo(f"  Key           {greeting['api_key']}   (shown only once: save it)\n")
     click.echo("  Try it:\n")
     click.echo(f"    {curl_line(greeting['base_url'], greeting['api_key'])}\n")
+    for agent in SHOWN_AGENTS:
+        click.echo(f"  Use it in {agent.title}:\n")
+        settings = agent.settings.filled(_reachable(greeting["base_url"]), greeting["api_key"])
+        click.echo(f"{indent(settings.exports, '    ')}\n")
+        for path, text in settings.files.items():
+            click.echo(f"    in ~/{path}:\n\n{indent(text, '      ')}")
 
 
 def this_command() -> str:
@@ -63,11 +71,14 @@ def this_command() -> str:
     return "legato" if shutil.which("legato") else shlex.quote(sys.argv[0])
 
 
+def _reachable(base_url: str) -> str:
+    """Returns the address for clients here: a wildcard is reached on loopback."""
+    return base_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
 def curl_line(base_url: str, api_key: str) -> str:
     body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 32})
-    # A wildcard address is reached on loopback.
-    address = base_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     return (
-        f"curl -sS {address}/chat/completions -H 'Authorization: Bearer {api_key}' "
+        f"curl -sS {_reachable(base_url)}/chat/completions -H 'Authorization: Bearer {api_key}' "
         f"-H 'Content-Type: application/json' -d '{body}'"
     )

@@ -21,6 +21,7 @@ from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1.spend_limits_pb2 import Spend, SpendLimits
+from services.rules.agents import SHOWN_AGENTS
 
 SCOPES: Final = {name: number for number, (name, _title) in words.SCOPES.items()}
 
@@ -144,6 +145,7 @@ async def _made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
         limits=limits_of(made.key, account),
         spend_limits=limited_meters(Spend(limits=made.spend_limits)),
         snippets=snippets(visit.console.api_url, made.api_key),
+        agents=[(agent, agent.settings.filled(visit.console.api_url, made.api_key)) for agent in SHOWN_AGENTS],
     )
 
 

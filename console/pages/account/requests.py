@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
 from console.display.language import _
-from console.display.receipts import BASES, arithmetic_of, end_of
+from console.display.receipts import APIS, BASES, arithmetic_of, end_of
 from console.display.words import significant_places, time_of
 from console.services import every_page, if_available
 from console.web.csv_files import Row, csv_response, text_cell
@@ -17,6 +17,7 @@ from console.web.periods import Days, days_in
 from console.web.visit import Visit, paging, with_query
 from legato_protos.metering.v1 import statements_pb2 as pb
 from legato_protos.metering.v1.metering_pb2 import Basis, End, RequestState
+from legato_protos.type.v1.chat_api_pb2 import ChatApi
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES
 from services.rules.usage import named
@@ -24,6 +25,8 @@ from services.rules.usage import named
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
 REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
+# What ids of answers begin with.
+_PREFIX: Final = re.compile(r"^(chatcmpl-|msg_|req_|resp_)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class RequestChoice:
 async def show(visit: Visit) -> Response:
     if wanted := visit.query.get("id", "").strip().lower():
         # As clients show it, and as responses have it.
-        request_id = wanted.removeprefix("chatcmpl-").removeprefix("resp_").removeprefix("req_").replace("-", "")
+        request_id = _PREFIX.sub("", wanted).replace("-", "")
         is_id = REQUEST_ID.fullmatch(request_id) is not None
         return visit.redirect(f"/requests/{request_id}") if is_id else _unknown(visit, wanted)
     choice = await _choice_in(visit)
@@ -86,6 +89,7 @@ async def show_one(visit: Visit) -> Response:
         names=await read_key_names(visit, [receipt.key_id]),
         end=end_of(receipt),
         basis=_(BASES[receipt.basis]) if receipt.basis in BASES else "",
+        api=_(APIS[receipt.api]) if receipt.api in APIS else "",
         arithmetic=arithmetic_of(receipt),
         is_running=bool(found.running),
     )
@@ -149,6 +153,7 @@ def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
         "basis": Basis.Name(receipt.basis).removeprefix("BASIS_").lower() if receipt.basis else "",
         "end": End.Name(receipt.end).removeprefix("END_").lower() if receipt.end else "",
         "routes_version": receipt.routes_version,
+        "api": ChatApi.Name(receipt.api).removeprefix("CHAT_API_").lower() if receipt.api else "",
     }
 
 

@@ -230,6 +230,36 @@ REQUEST_END_KEY_REFUSED: RequestEnd.ValueType  # 7
 """The key was revoked, or its account suspended, while the answer ran."""
 Global___RequestEnd: _TypeAlias = RequestEnd  # noqa: Y015
 
+class _RequestApi:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RequestApiEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RequestApi.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REQUEST_API_UNSPECIFIED: _RequestApi.ValueType  # 0
+    REQUEST_API_CHAT: _RequestApi.ValueType  # 1
+    """OpenAI's chat completions."""
+    REQUEST_API_MESSAGES: _RequestApi.ValueType  # 2
+    """Anthropic's Messages."""
+    REQUEST_API_RESPONSES: _RequestApi.ValueType  # 3
+    """OpenAI's Responses."""
+    REQUEST_API_GRPC: _RequestApi.ValueType  # 4
+    """This service."""
+
+class RequestApi(_RequestApi, metaclass=_RequestApiEnumTypeWrapper):
+    """The API by which a chat came."""
+
+REQUEST_API_UNSPECIFIED: RequestApi.ValueType  # 0
+REQUEST_API_CHAT: RequestApi.ValueType  # 1
+"""OpenAI's chat completions."""
+REQUEST_API_MESSAGES: RequestApi.ValueType  # 2
+"""Anthropic's Messages."""
+REQUEST_API_RESPONSES: RequestApi.ValueType  # 3
+"""OpenAI's Responses."""
+REQUEST_API_GRPC: RequestApi.ValueType  # 4
+"""This service."""
+Global___RequestApi: _TypeAlias = RequestApi  # noqa: Y015
+
 class _UsageBasis:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1519,6 +1549,7 @@ class GetRequestResponse(_message.Message):
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
+    API_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     state: Global___RequestState.ValueType
     model: _builtins.str
@@ -1539,6 +1570,8 @@ class GetRequestResponse(_message.Message):
     """From the request's arrival until its answer began, if that was streamed. Absent where it is not known."""
     duration_ms: _builtins.int
     """From the request's arrival until its answer ended. Absent where it is not known."""
+    api: Global___RequestApi.ValueType
+    """By which the chat came. Unspecified where it is not known."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1567,10 +1600,11 @@ class GetRequestResponse(_message.Message):
         routes_version: _builtins.str = ...,
         first_token_ms: _builtins.int | None = ...,
         duration_ms: _builtins.int | None = ...,
+        api: Global___RequestApi.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "create_time", b"create_time", "duration_ms", b"duration_ms", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "basis", b"basis", "caller", b"caller", "create_time", b"create_time", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "model", b"model", "price_version", b"price_version", "request_id", b"request_id", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "api", b"api", "basis", b"basis", "caller", b"caller", "create_time", b"create_time", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "model", b"model", "price_version", b"price_version", "request_id", b"request_id", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015

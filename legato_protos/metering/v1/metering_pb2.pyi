@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from legato_protos.metering.v1 import spend_limits_pb2 as _spend_limits_pb2
+from legato_protos.type.v1 import chat_api_pb2 as _chat_api_pb2
 from legato_protos.type.v1 import exchange_pb2 as _exchange_pb2
 from legato_protos.type.v1 import model_call_pb2 as _model_call_pb2
 from legato_protos.type.v1 import sentence_pb2 as _sentence_pb2
@@ -376,6 +377,7 @@ class ReserveRequest(_message.Message):
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     WHOLE_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     ADMISSION_FIELD_NUMBER: _builtins.int
+    API_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
@@ -391,6 +393,8 @@ class ReserveRequest(_message.Message):
     """All the output that there may be, where the answer would rather be asked for in one piece. It is held in place of
     `output_tokens` where the account has eight times as much free. Zero: the answer is streamed.
     """
+    api: _chat_api_pb2.ChatApi.ValueType
+    """By which the chat came. Unspecified: an older edge asks."""
     @_builtins.property
     def claim(self) -> Global___IdempotencyClaim:
         """Where the client names its request, so that a repeat of it is not served again."""
@@ -414,10 +418,11 @@ class ReserveRequest(_message.Message):
         concurrent_requests: _builtins.int | None = ...,
         whole_output_tokens: _builtins.int = ...,
         admission: Global___AdmitRequest | None = ...,
+        api: _chat_api_pb2.ChatApi.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "admission", b"admission", "claim", b"claim", "concurrent_requests", b"concurrent_requests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "admission", b"admission", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "whole_output_tokens", b"whole_output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "admission", b"admission", "api", b"api", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "whole_output_tokens", b"whole_output_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -1181,6 +1186,7 @@ class GetRequestResponse(_message.Message):
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
+    API_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     key_id: _builtins.str
     class_id: _builtins.str
@@ -1199,6 +1205,8 @@ class GetRequestResponse(_message.Message):
     first_token_ms: _builtins.int
     """As in SettleRequest. Absent where they are unknown."""
     duration_ms: _builtins.int
+    api: _chat_api_pb2.ChatApi.ValueType
+    """Unspecified where it is not known."""
     @_builtins.property
     def reserve_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1227,10 +1235,11 @@ class GetRequestResponse(_message.Message):
         routes_version: _builtins.str = ...,
         first_token_ms: _builtins.int | None = ...,
         duration_ms: _builtins.int | None = ...,
+        api: _chat_api_pb2.ChatApi.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "duration_ms", b"duration_ms", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "api", b"api", "basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015

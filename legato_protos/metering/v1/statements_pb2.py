@@ -24,11 +24,12 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from legato_protos.metering.v1 import metering_pb2 as legato_dot_metering_dot_v1_dot_metering__pb2
+from legato_protos.type.v1 import chat_api_pb2 as legato_dot_type_dot_v1_dot_chat__api__pb2
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 from legato_protos.type.v1 import usage_pb2 as legato_dot_type_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#legato/metering/v1/statements.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!legato/metering/v1/metering.proto\x1a\"legato/type/v1/method_access.proto\x1a\x1alegato/type/v1/usage.proto\"\xc9\x01\n\x18ListLedgerEntriesRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cnewest_first\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x92\x03\n\x0bLedgerEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x03\x12\x31\n\x04kind\x18\x02 \x01(\x0e\x32#.legato.metering.v1.LedgerEntryKind\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61mount_nanos\x18\x04 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x05 \x01(\x03\x12\x14\n\x0creference_id\x18\x06 \x01(\t\x12\x0e\n\x06key_id\x18\x07 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x08 \x01(\t\x12$\n\x05usage\x18\t \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x15\n\rprice_version\x18\n \x01(\x03\x12(\n\x05\x62\x61sis\x18\x0b \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0c \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x12\n\nloss_nanos\x18\r \x01(\x03\x12\x0e\n\x06reason\x18\x0e \x01(\t\"f\n\x19ListLedgerEntriesResponse\x12\x30\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9c\x01\n\x15ListLedgerDaysRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\ttime_zone\x18\x04 \x01(\t\"\xa7\x01\n\tLedgerDay\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08requests\x18\x02 \x01(\x03\x12\x15\n\rcharged_nanos\x18\x03 \x01(\x03\x12\x16\n\x0e\x63redited_nanos\x18\x04 \x01(\x03\x12\x12\n\nloss_nanos\x18\x05 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x06 \x01(\x03\"\x97\x01\n\x16ListLedgerDaysResponse\x12\x1d\n\x15opening_balance_nanos\x18\x01 \x01(\x03\x12+\n\x04\x64\x61ys\x18\x02 \x03(\x0b\x32\x1d.legato.metering.v1.LedgerDay\x12\x31\n\x08\x62ookings\x18\x03 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\"\xe6\x01\n\x13ListRequestsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x0f\n\x07key_ids\x18\x07 \x03(\t\x12\x11\n\tclass_ids\x18\x08 \x03(\t\"\xbc\x04\n\x0eRequestReceipt\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .legato.metering.v1.RequestState\x12\x30\n\x0creserve_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x05usage\x18\x07 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x12\n\nheld_nanos\x18\x08 \x01(\x03\x12\x12\n\ncost_nanos\x18\t \x01(\x03\x12\x15\n\rcharged_nanos\x18\n \x01(\x03\x12\x12\n\nloss_nanos\x18\x0b \x01(\x03\x12(\n\x05price\x18\x0c \x01(\x0b\x32\x19.legato.metering.v1.Price\x12(\n\x05\x62\x61sis\x18\r \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0e \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x16\n\x0eroutes_version\x18\x0f \x01(\t\x12\x1b\n\x0e\x66irst_token_ms\x18\x10 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0b\x64uration_ms\x18\x11 \x01(\x03H\x01\x88\x01\x01\x42\x11\n\x0f_first_token_msB\x0e\n\x0c_duration_ms\"\x9a\x01\n\x14ListRequestsResponse\x12\x33\n\x07running\x18\x01 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x34\n\x08requests\x18\x02 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\x13\n\x11ListPricesRequest\"\x7f\n\x0cPriceVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x06prices\x18\x03 \x03(\x0b\x32\x1e.legato.metering.v1.ClassPrice\"H\n\nClassPrice\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12(\n\x05price\x18\x02 \x01(\x0b\x32\x19.legato.metering.v1.Price\"a\n\x12ListPricesResponse\x12\x32\n\x08versions\x18\x01 \x03(\x0b\x32 .legato.metering.v1.PriceVersion\x12\x17\n\x0f\x63urrent_version\x18\x02 \x01(\x03\">\n\x13\x41uditAccountRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x03\"\xa7\x01\n\x14\x41uditAccountResponse\x12\x12\n\nviolations\x18\x01 \x03(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x03 \x01(\x03\x12\x12\n\nis_running\x18\x04 \x01(\x08\x12.\n\naudit_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07took_ms\x18\x06 \x01(\x03*\xd0\x01\n\x0fLedgerEntryKind\x12!\n\x1dLEDGER_ENTRY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEDGER_ENTRY_KIND_GRANT\x10\x01\x12 \n\x1cLEDGER_ENTRY_KIND_ADJUSTMENT\x10\x02\x12\x1c\n\x18LEDGER_ENTRY_KIND_CHARGE\x10\x03\x12!\n\x1dLEDGER_ENTRY_KIND_LATE_CHARGE\x10\x04\x12\x1a\n\x16LEDGER_ENTRY_KIND_LOSS\x10\x05\x32\xdd\x04\n\x10StatementService\x12\x80\x01\n\x11ListLedgerEntries\x12,.legato.metering.v1.ListLedgerEntriesRequest\x1a-.legato.metering.v1.ListLedgerEntriesResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12w\n\x0eListLedgerDays\x12).legato.metering.v1.ListLedgerDaysRequest\x1a*.legato.metering.v1.ListLedgerDaysResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12q\n\x0cListRequests\x12\'.legato.metering.v1.ListRequestsRequest\x1a(.legato.metering.v1.ListRequestsResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12g\n\nListPrices\x12%.legato.metering.v1.ListPricesRequest\x1a&.legato.metering.v1.ListPricesResponse\"\n\x8a\xb5\x18\x06\n\x02\x03\x04\x12\x00\x12q\n\x0c\x41uditAccount\x12\'.legato.metering.v1.AuditAccountRequest\x1a(.legato.metering.v1.AuditAccountResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#legato/metering/v1/statements.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!legato/metering/v1/metering.proto\x1a\x1dlegato/type/v1/chat_api.proto\x1a\"legato/type/v1/method_access.proto\x1a\x1alegato/type/v1/usage.proto\"\xc9\x01\n\x18ListLedgerEntriesRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cnewest_first\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x92\x03\n\x0bLedgerEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x03\x12\x31\n\x04kind\x18\x02 \x01(\x0e\x32#.legato.metering.v1.LedgerEntryKind\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61mount_nanos\x18\x04 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x05 \x01(\x03\x12\x14\n\x0creference_id\x18\x06 \x01(\t\x12\x0e\n\x06key_id\x18\x07 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x08 \x01(\t\x12$\n\x05usage\x18\t \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x15\n\rprice_version\x18\n \x01(\x03\x12(\n\x05\x62\x61sis\x18\x0b \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0c \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x12\n\nloss_nanos\x18\r \x01(\x03\x12\x0e\n\x06reason\x18\x0e \x01(\t\"f\n\x19ListLedgerEntriesResponse\x12\x30\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9c\x01\n\x15ListLedgerDaysRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\ttime_zone\x18\x04 \x01(\t\"\xa7\x01\n\tLedgerDay\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08requests\x18\x02 \x01(\x03\x12\x15\n\rcharged_nanos\x18\x03 \x01(\x03\x12\x16\n\x0e\x63redited_nanos\x18\x04 \x01(\x03\x12\x12\n\nloss_nanos\x18\x05 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x06 \x01(\x03\"\x97\x01\n\x16ListLedgerDaysResponse\x12\x1d\n\x15opening_balance_nanos\x18\x01 \x01(\x03\x12+\n\x04\x64\x61ys\x18\x02 \x03(\x0b\x32\x1d.legato.metering.v1.LedgerDay\x12\x31\n\x08\x62ookings\x18\x03 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\"\xe6\x01\n\x13ListRequestsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x0f\n\x07key_ids\x18\x07 \x03(\t\x12\x11\n\tclass_ids\x18\x08 \x03(\t\"\xe2\x04\n\x0eRequestReceipt\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .legato.metering.v1.RequestState\x12\x30\n\x0creserve_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x05usage\x18\x07 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x12\n\nheld_nanos\x18\x08 \x01(\x03\x12\x12\n\ncost_nanos\x18\t \x01(\x03\x12\x15\n\rcharged_nanos\x18\n \x01(\x03\x12\x12\n\nloss_nanos\x18\x0b \x01(\x03\x12(\n\x05price\x18\x0c \x01(\x0b\x32\x19.legato.metering.v1.Price\x12(\n\x05\x62\x61sis\x18\r \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0e \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x16\n\x0eroutes_version\x18\x0f \x01(\t\x12\x1b\n\x0e\x66irst_token_ms\x18\x10 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0b\x64uration_ms\x18\x11 \x01(\x03H\x01\x88\x01\x01\x12$\n\x03\x61pi\x18\x12 \x01(\x0e\x32\x17.legato.type.v1.ChatApiB\x11\n\x0f_first_token_msB\x0e\n\x0c_duration_ms\"\x9a\x01\n\x14ListRequestsResponse\x12\x33\n\x07running\x18\x01 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x34\n\x08requests\x18\x02 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\x13\n\x11ListPricesRequest\"\x7f\n\x0cPriceVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x06prices\x18\x03 \x03(\x0b\x32\x1e.legato.metering.v1.ClassPrice\"H\n\nClassPrice\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12(\n\x05price\x18\x02 \x01(\x0b\x32\x19.legato.metering.v1.Price\"a\n\x12ListPricesResponse\x12\x32\n\x08versions\x18\x01 \x03(\x0b\x32 .legato.metering.v1.PriceVersion\x12\x17\n\x0f\x63urrent_version\x18\x02 \x01(\x03\">\n\x13\x41uditAccountRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x03\"\xa7\x01\n\x14\x41uditAccountResponse\x12\x12\n\nviolations\x18\x01 \x03(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x03 \x01(\x03\x12\x12\n\nis_running\x18\x04 \x01(\x08\x12.\n\naudit_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07took_ms\x18\x06 \x01(\x03*\xd0\x01\n\x0fLedgerEntryKind\x12!\n\x1dLEDGER_ENTRY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEDGER_ENTRY_KIND_GRANT\x10\x01\x12 \n\x1cLEDGER_ENTRY_KIND_ADJUSTMENT\x10\x02\x12\x1c\n\x18LEDGER_ENTRY_KIND_CHARGE\x10\x03\x12!\n\x1dLEDGER_ENTRY_KIND_LATE_CHARGE\x10\x04\x12\x1a\n\x16LEDGER_ENTRY_KIND_LOSS\x10\x05\x32\xdd\x04\n\x10StatementService\x12\x80\x01\n\x11ListLedgerEntries\x12,.legato.metering.v1.ListLedgerEntriesRequest\x1a-.legato.metering.v1.ListLedgerEntriesResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12w\n\x0eListLedgerDays\x12).legato.metering.v1.ListLedgerDaysRequest\x1a*.legato.metering.v1.ListLedgerDaysResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12q\n\x0cListRequests\x12\'.legato.metering.v1.ListRequestsRequest\x1a(.legato.metering.v1.ListRequestsResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12g\n\nListPrices\x12%.legato.metering.v1.ListPricesRequest\x1a&.legato.metering.v1.ListPricesResponse\"\n\x8a\xb5\x18\x06\n\x02\x03\x04\x12\x00\x12q\n\x0c\x41uditAccount\x12\'.legato.metering.v1.AuditAccountRequest\x1a(.legato.metering.v1.AuditAccountResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,38 +47,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATEMENTSERVICE'].methods_by_name['ListPrices']._serialized_options = b'\212\265\030\006\n\002\003\004\022\000'
   _globals['_STATEMENTSERVICE'].methods_by_name['AuditAccount']._loaded_options = None
   _globals['_STATEMENTSERVICE'].methods_by_name['AuditAccount']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\001\030\001'
-  _globals['_LEDGERENTRYKIND']._serialized_start=2910
-  _globals['_LEDGERENTRYKIND']._serialized_end=3118
-  _globals['_LISTLEDGERENTRIESREQUEST']._serialized_start=192
-  _globals['_LISTLEDGERENTRIESREQUEST']._serialized_end=393
-  _globals['_LEDGERENTRY']._serialized_start=396
-  _globals['_LEDGERENTRY']._serialized_end=798
-  _globals['_LISTLEDGERENTRIESRESPONSE']._serialized_start=800
-  _globals['_LISTLEDGERENTRIESRESPONSE']._serialized_end=902
-  _globals['_LISTLEDGERDAYSREQUEST']._serialized_start=905
-  _globals['_LISTLEDGERDAYSREQUEST']._serialized_end=1061
-  _globals['_LEDGERDAY']._serialized_start=1064
-  _globals['_LEDGERDAY']._serialized_end=1231
-  _globals['_LISTLEDGERDAYSRESPONSE']._serialized_start=1234
-  _globals['_LISTLEDGERDAYSRESPONSE']._serialized_end=1385
-  _globals['_LISTREQUESTSREQUEST']._serialized_start=1388
-  _globals['_LISTREQUESTSREQUEST']._serialized_end=1618
-  _globals['_REQUESTRECEIPT']._serialized_start=1621
-  _globals['_REQUESTRECEIPT']._serialized_end=2193
-  _globals['_LISTREQUESTSRESPONSE']._serialized_start=2196
-  _globals['_LISTREQUESTSRESPONSE']._serialized_end=2350
-  _globals['_LISTPRICESREQUEST']._serialized_start=2352
-  _globals['_LISTPRICESREQUEST']._serialized_end=2371
-  _globals['_PRICEVERSION']._serialized_start=2373
-  _globals['_PRICEVERSION']._serialized_end=2500
-  _globals['_CLASSPRICE']._serialized_start=2502
-  _globals['_CLASSPRICE']._serialized_end=2574
-  _globals['_LISTPRICESRESPONSE']._serialized_start=2576
-  _globals['_LISTPRICESRESPONSE']._serialized_end=2673
-  _globals['_AUDITACCOUNTREQUEST']._serialized_start=2675
-  _globals['_AUDITACCOUNTREQUEST']._serialized_end=2737
-  _globals['_AUDITACCOUNTRESPONSE']._serialized_start=2740
-  _globals['_AUDITACCOUNTRESPONSE']._serialized_end=2907
-  _globals['_STATEMENTSERVICE']._serialized_start=3121
-  _globals['_STATEMENTSERVICE']._serialized_end=3726
+  _globals['_LEDGERENTRYKIND']._serialized_start=2979
+  _globals['_LEDGERENTRYKIND']._serialized_end=3187
+  _globals['_LISTLEDGERENTRIESREQUEST']._serialized_start=223
+  _globals['_LISTLEDGERENTRIESREQUEST']._serialized_end=424
+  _globals['_LEDGERENTRY']._serialized_start=427
+  _globals['_LEDGERENTRY']._serialized_end=829
+  _globals['_LISTLEDGERENTRIESRESPONSE']._serialized_start=831
+  _globals['_LISTLEDGERENTRIESRESPONSE']._serialized_end=933
+  _globals['_LISTLEDGERDAYSREQUEST']._serialized_start=936
+  _globals['_LISTLEDGERDAYSREQUEST']._serialized_end=1092
+  _globals['_LEDGERDAY']._serialized_start=1095
+  _globals['_LEDGERDAY']._serialized_end=1262
+  _globals['_LISTLEDGERDAYSRESPONSE']._serialized_start=1265
+  _globals['_LISTLEDGERDAYSRESPONSE']._serialized_end=1416
+  _globals['_LISTREQUESTSREQUEST']._serialized_start=1419
+  _globals['_LISTREQUESTSREQUEST']._serialized_end=1649
+  _globals['_REQUESTRECEIPT']._serialized_start=1652
+  _globals['_REQUESTRECEIPT']._serialized_end=2262
+  _globals['_LISTREQUESTSRESPONSE']._serialized_start=2265
+  _globals['_LISTREQUESTSRESPONSE']._serialized_end=2419
+  _globals['_LISTPRICESREQUEST']._serialized_start=2421
+  _globals['_LISTPRICESREQUEST']._serialized_end=2440
+  _globals['_PRICEVERSION']._serialized_start=2442
+  _globals['_PRICEVERSION']._serialized_end=2569
+  _globals['_CLASSPRICE']._serialized_start=2571
+  _globals['_CLASSPRICE']._serialized_end=2643
+  _globals['_LISTPRICESRESPONSE']._serialized_start=2645
+  _globals['_LISTPRICESRESPONSE']._serialized_end=2742
+  _globals['_AUDITACCOUNTREQUEST']._serialized_start=2744
+  _globals['_AUDITACCOUNTREQUEST']._serialized_end=2806
+  _globals['_AUDITACCOUNTRESPONSE']._serialized_start=2809
+  _globals['_AUDITACCOUNTRESPONSE']._serialized_end=2976
+  _globals['_STATEMENTSERVICE']._serialized_start=3190
+  _globals['_STATEMENTSERVICE']._serialized_end=3795
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from legato_protos.metering.v1 import metering_pb2 as _metering_pb2
+from legato_protos.type.v1 import chat_api_pb2 as _chat_api_pb2
 from legato_protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
@@ -366,6 +367,7 @@ class RequestReceipt(_message.Message):
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
+    API_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     key_id: _builtins.str
     class_id: _builtins.str
@@ -384,6 +386,7 @@ class RequestReceipt(_message.Message):
     """As in GetRequestResponse."""
     first_token_ms: _builtins.int
     duration_ms: _builtins.int
+    api: _chat_api_pb2.ChatApi.ValueType
     @_builtins.property
     def reserve_time(self) -> _timestamp_pb2.Timestamp:
         """Absent where a request ended before its credit was held."""
@@ -420,10 +423,11 @@ class RequestReceipt(_message.Message):
         routes_version: _builtins.str = ...,
         first_token_ms: _builtins.int | None = ...,
         duration_ms: _builtins.int | None = ...,
+        api: _chat_api_pb2.ChatApi.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "duration_ms", b"duration_ms", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "price", b"price", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "loss_nanos", b"loss_nanos", "price", b"price", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_first_token_ms", b"_first_token_ms", "api", b"api", "basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "duration_ms", b"duration_ms", "end", b"end", "end_time", b"end_time", "first_token_ms", b"first_token_ms", "held_nanos", b"held_nanos", "key_id", b"key_id", "loss_nanos", b"loss_nanos", "price", b"price", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015

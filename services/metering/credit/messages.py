@@ -5,7 +5,7 @@ from typing import Final, get_args
 from msgspec.structs import asdict, replace
 
 from legato_protos.metering.v1 import metering_pb2 as pb
-from legato_protos.type.v1 import model_call_pb2, usage_pb2
+from legato_protos.type.v1 import chat_api_pb2, model_call_pb2, usage_pb2
 from services.chassis.access_tokens import current_access
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message, to_timestamp
@@ -18,6 +18,7 @@ from services.metering.credit.records import (
     LONGEST_MS,
     AccountBalance,
     Adjust,
+    Api,
     Basis,
     ChangedBy,
     Checkpoint,
@@ -58,6 +59,7 @@ LONGEST_REASON: Final = 200
 # By the numbers of enumerations. A checkpoint is no basis of a settlement.
 BASES: Final[dict[int, Basis]] = {pb.Basis.Value(f"BASIS_{word.upper()}"): word for word in get_args(Basis)[:3]}
 ENDS: Final[dict[int, End]] = {pb.End.Value(f"END_{word.upper()}"): word for word in get_args(End)}
+APIS: Final[dict[int, Api]] = {chat_api_pb2.ChatApi.Value(f"CHAT_API_{word.upper()}"): word for word in get_args(Api)}
 
 
 def to_reserve(request: pb.ReserveRequest, concurrent_requests: int | None) -> Reserve:
@@ -74,6 +76,7 @@ def to_reserve(request: pb.ReserveRequest, concurrent_requests: int | None) -> R
         if request.HasField("concurrent_requests")
         else concurrent_requests,
         whole_output_tokens=request.whole_output_tokens,
+        api=APIS.get(request.api),
     )
     account_id, key_id, class_id = operation.account_id, operation.key_id, operation.class_id
     check_ids(operation.request_id, account_id=account_id, key_id=key_id, class_id=class_id)

@@ -12,6 +12,8 @@ State = Literal["held", "settled", "void", "swept"]
 Kind = Literal["grant", "adjustment", "charge", "late_charge", "loss"]
 # A checkpoint is what a running request had delivered by its last report.
 Basis = Literal["provider", "counted", "journal", "checkpoint"]
+# The API by which a chat came.
+Api = Literal["chat", "messages", "responses", "grpc"]
 End = Literal["complete", "client_gone", "upstream_cut", "credit_spent", "refused", "crashed", "key_refused"]
 
 # The kinds of entry that usage counters sum up.
@@ -90,6 +92,7 @@ class Hold(msgspec.Struct, frozen=True):
     # Of the usage, in the columns that came later.
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    api: Api | None = None
 
     @property
     def usage(self) -> Usage:
@@ -224,6 +227,7 @@ class Reserve(RequestOperation[Reserved], frozen=True):
     concurrent_requests: int | None = None
     # The maximum output, to be held at once if credit is ample; 0: the hold grows with the output.
     whole_output_tokens: int = 0
+    api: Api | None = None
 
 
 class Extended(msgspec.Struct, frozen=True):

@@ -7,11 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.campaigns.fuzz.dialects import COUNT_PATH, IN_TERMS_OF, MESSAGES_PATH, RESPONSES_PATH
+
 CHAT_PATH: Final = "/v1/chat/completions"
 PATHS: Final = (
     CHAT_PATH,
     CHAT_PATH,
     CHAT_PATH,
+    MESSAGES_PATH,
+    MESSAGES_PATH,
+    COUNT_PATH,
+    RESPONSES_PATH,
+    RESPONSES_PATH,
     "/v1/models",
     "/v1%2fmodels",
     "/v1/usage?group=a%2Cb",
@@ -75,8 +82,8 @@ class RequestMaker:
         self._shapes = [
             self._plain, self._lists_in("metadata"), self._lists_in("stream_options"), self._lists_in("unknown"),
             self._lists_as("messages"), self._lists_as("tools"), self._lists_as("stop"), self._lists_as("tool_choice"),
-            self._many_messages, self._many_parts, self._many_tools, self._schema, self._deep, self._numbers,
-            self._escapes,
+            self._many_messages, self._many_parts, self._many_calls, self._many_tools, self._schema, self._deep,
+            self._numbers, self._escapes,
         ]  # fmt: skip
 
     def make(self) -> HostileRequest:
@@ -84,7 +91,7 @@ class RequestMaker:
         head, frame, end, path = choose(HEADS), choose(FRAMES), choose(ENDS), choose(self.paths)
         shape = choose(self._shapes)
         size_bytes = int(self.largest_bytes ** self.random.uniform(0.4, 1))
-        body = self._body(shape, size_bytes)
+        body = self._body(shape, size_bytes, path)
         sent = self._head(head, frame, path, body) + self._framed(frame, body)
         if end == "asks twice":
             sent += sent[: self.random.randrange(len(sent))]
@@ -98,8 +105,12 @@ class RequestMaker:
             end,
         )
 
-    def _body(self, shape: Callable[[int], Any], size_bytes: int) -> bytes:
-        body = json.dumps(shape(size_bytes), ensure_ascii=self.random.random() < 0.5).encode("utf-8", "surrogatepass")
+    def _body(self, shape: Callable[[int], Any], size_bytes: int, path: str) -> bytes:
+        chat = shape(size_bytes)
+        # Some are sent to another dialect as they are.
+        if path in IN_TERMS_OF and self.random.random() < 0.8:
+            chat = IN_TERMS_OF[path](chat)
+        body = json.dumps(chat, ensure_ascii=self.random.random() < 0.5).encode("utf-8", "surrogatepass")
         damage = self.random.random()
         if damage < 0.1:
             return body[: self.random.randrange(len(body))]
@@ -171,6 +182,15 @@ class RequestMaker:
     def _many_parts(self, size_bytes: int) -> Any:
         parts = [{"type": "text", "text": "a"}] * (size_bytes // 31)
         return self._chat(messages=[{"role": "user", "content": parts}])
+
+    def _many_calls(self, size_bytes: int) -> Any:
+        calls = [
+            {"id": f"call_{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            for number in range(size_bytes // 150)
+        ]
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "a"} for call in calls]
+        question = {"role": "user", "content": "Is it raining?"}
+        return self._chat(messages=[question, {"role": "assistant", "tool_calls": calls}, *results])
 
     def _many_tools(self, size_bytes: int) -> Any:
         tools = [{"type": "function", "function": {"name": f"f{number}"}} for number in range(size_bytes // 60)]

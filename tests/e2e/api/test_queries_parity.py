@@ -131,6 +131,7 @@ def receipt_as_http(receipt: pb.GetRequestResponse) -> dict[str, Any]:
         "routes_version": receipt.routes_version,
         "first_token_ms": receipt.first_token_ms if receipt.HasField("first_token_ms") else None,
         "duration_ms": receipt.duration_ms,
+        "api": pb.RequestApi.Name(receipt.api).removeprefix("REQUEST_API_").lower(),
     }
 
 
@@ -172,7 +173,8 @@ def test_usage_and_receipts_are_the_same_also_of_a_program(both: Both, account: 
         receipt = both.call(both.stub.GetRequest, pb.GetRequestRequest(request_id=request_id))
         assert receipt_as_http(receipt) == both.get(f"/v1/usage/requests/{request_id}")
     told_receipt = both.get(f"/v1/usage/requests/{told.request_id}")
-    assert told_receipt["caller"] == "reports"
+    assert (told_receipt["caller"], told_receipt["api"]) == ("reports", "grpc")
+    assert both.get(f"/v1/usage/requests/{answered[0]}")["api"] == "chat"
     versions = {target["routes_version"] for target in service.legato("routes", "show")}
     assert versions == {told_receipt["routes_version"]}
     rows = [row for bucket in both.get("/v1/usage?group_by=caller")["data"] for row in bucket["results"]]

@@ -150,7 +150,9 @@ def test_figures_of_a_chat_are_told_by_each_process_that_had_to_do_with_it(
 ) -> None:
     def figures() -> list[float]:
         return [
-            value_of(service, "edge", "legato_chats_total", **{"class": "fortissimo", "outcome": "complete"}),
+            value_of(
+                service, "edge", "legato_chats_total", **{"class": "fortissimo", "outcome": "complete", "api": "chat"}
+            ),
             value_of(
                 service, "edge", "gen_ai_server_time_to_first_token_seconds_count", gen_ai_request_model="fortissimo"
             ),
@@ -173,7 +175,7 @@ def test_tokens_that_are_counted_are_those_that_are_charged(
     service: Service, client: openai.OpenAI, account: str, upstream: Upstream
 ) -> None:
     def tokens() -> list[float]:
-        kinds = [{"class": "mezzo", "gen_ai_token_type": kind} for kind in ("input", "output")]
+        kinds = [{"class": "mezzo", "gen_ai_token_type": kind, "api": "chat"} for kind in ("input", "output")]
         return [value_of(service, "edge", "legato_tokens_total", **kind) for kind in kinds]
 
     before = tokens()
@@ -189,7 +191,7 @@ def test_tokens_that_are_counted_are_those_that_are_charged(
 
 def test_refusals_are_counted_by_their_reason(service: Service, api_key: str) -> None:
     def refusals(reason: str) -> float:
-        return value_of(service, "edge", "legato_refusals_total", reason=reason)
+        return value_of(service, "edge", "legato_refusals_total", reason=reason, api="chat")
 
     before = [refusals("KEY_INVALID"), refusals("MODEL_UNKNOWN")]
     assert post_chat(service, "sk-legato-unknown", {"model": "mezzo", "messages": QUESTION}).status == 401

@@ -63,6 +63,20 @@ def test_a_prompt_that_is_too_long_says_so_in_the_words_that_clients_look_for() 
     assert told(Reason.CONTEXT_EXCEEDED, "It has 9 tokens.")["message"] == "prompt is too long: It has 9 tokens."
 
 
+@pytest.mark.parametrize(
+    ("sentence", "words"),
+    [
+        (Sentence("prompt_leaves_no_room", count=300, most=100), "300 tokens > 100 maximum"),
+        # The model has counted more than we did, or has only said that it is too long.
+        (Sentence("prompt_leaves_no_room", count=90, most=100), "101 tokens > 100 maximum"),
+        (Sentence("prompt_too_long", most=100), "101 tokens > 100 maximum"),
+    ],
+)
+def test_prompt_that_is_too_long_is_told_in_the_words_that_clients_parse(sentence: Sentence, words: str) -> None:
+    body, _ = render_error(LegatoError(Reason.CONTEXT_EXCEEDED, sentence), "7")
+    assert json.loads(body)["error"]["message"] == f"prompt is too long: {words}"
+
+
 def test_a_wrong_key_is_not_to_be_tried_again() -> None:
     retry = (b"x-should-retry", b"false")
     assert retry in render_error(LegatoError(Reason.KEY_INVALID, Sentence.verbatim("No.")), "7")[1]

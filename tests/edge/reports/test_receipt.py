@@ -7,6 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from edge.reports.receipt import get_request
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_MESSAGES, ChatApi
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN
@@ -31,6 +32,7 @@ class Books:
             price_version=4,
             routes_version="0123456789ab",
             duration_ms=1_900,
+            api=CHAT_API_MESSAGES,
             basis=metering.BASIS_COUNTED,
             end=metering.END_CLIENT_GONE,
         )
@@ -42,7 +44,9 @@ class Books:
         return self.found
 
 
-@pytest.mark.parametrize("request_id", [REQUEST_ID, f"chatcmpl-{REQUEST_ID}", f"resp_{REQUEST_ID}"])
+@pytest.mark.parametrize(
+    "request_id", [REQUEST_ID, *(f"{prefix}{REQUEST_ID}" for prefix in ("chatcmpl-", "msg_", "resp_"))]
+)
 async def test_receipt_is_found_by_the_id_of_the_request_or_of_its_completion(request_id: str) -> None:
     receipt = await get_request(edge_with(Books("key_r2")), ANN, request_id)
     assert receipt == pb.GetRequestResponse(
@@ -59,6 +63,7 @@ async def test_receipt_is_found_by_the_id_of_the_request_or_of_its_completion(re
         price_version=4,
         routes_version="0123456789ab",
         duration_ms=1_900,
+        api=pb.REQUEST_API_MESSAGES,
     )
 
 
@@ -84,9 +89,10 @@ def words(enum: Any, prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): number for name, number in enum.items()}
 
 
-def test_every_end_and_basis_of_the_ledger_has_one_in_the_contract() -> None:
+def test_every_end_basis_and_api_of_the_ledger_has_one_in_the_contract() -> None:
     assert words(pb.RequestEnd, "REQUEST_END_") == words(metering.End, "END_")
     assert words(pb.UsageBasis, "USAGE_BASIS_") == words(metering.Basis, "BASIS_")
+    assert words(pb.RequestApi, "REQUEST_API_") == words(ChatApi, "CHAT_API_")
 
 
 async def test_an_end_that_only_a_newer_ledger_knows_is_left_out() -> None:

@@ -138,6 +138,7 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
         price_version=version,
         deadline_at_us=context.now_us + context.life_us,
         reserved_at_us=context.now_us,
+        api=operation.api,
     )
     return Effect(Reserved(amount_nanos, free_nanos - amount_nanos, version, price), account, hold, claim=claim)
 

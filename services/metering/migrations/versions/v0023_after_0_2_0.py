@@ -1,6 +1,6 @@
-"""Creates what came after 0.2.0: statistics of usage; of a request the version of the routes, the calls to models and
-its times; what changed, for the audit log; the versions of files that the processes of a fleet have read; and of usage
-the tokens that providers write to their caches, and those of reasoning.
+"""Creates what came after 0.2.0: statistics of usage; of a request the version of the routes, the calls to models, its
+times and the API by which it came; what changed, for the audit log; the versions of files that the processes of a fleet
+have read; and of usage the tokens that providers write to their caches, and those of reasoning.
 
 Older processes do not name these columns, and leave them empty, or 0: such requests are of an unknown model, and their
 times are unknown. No chat writes the statistics. They are made of the ledger afterwards, from its first entry on, and
@@ -50,6 +50,7 @@ HOLDS = {
     "model_calls": sa.Text,
     "first_token_ms": sa.BigInteger,
     "duration_ms": sa.BigInteger,
+    "api": sa.Text,
 }
 USAGE_DAY = {
     "of_key": sa.Boolean,

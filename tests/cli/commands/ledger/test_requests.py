@@ -6,6 +6,7 @@ from typing import Any
 
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_MESSAGES
 from legato_protos.type.v1.usage_pb2 import Usage
 from tests.cli.played import play
 
@@ -48,11 +49,12 @@ def test_receipts_are_listed_and_exported_with_what_recomputes_them() -> None:
 
 
 def test_request_that_was_not_charged_is_shown_with_its_reason() -> None:
-    uncharged = receipt(state=metering_pb2.REQUEST_STATE_VOID, end=metering_pb2.END_UPSTREAM_CUT)
+    uncharged = receipt(state=metering_pb2.REQUEST_STATE_VOID, end=metering_pb2.END_UPSTREAM_CUT, api=CHAT_API_MESSAGES)
     answer = statements_pb2.ListRequestsResponse(requests=[uncharged])
     far_end = play(("metering", "StatementService.ListRequests", answer))
     shown = json.loads(far_end.run("requests", "show", "acct_1", "1" * 32, "--json").stdout)
-    assert (shown["state"], shown["end"], shown["charged_nanos"]) == ("void", "upstream_cut", 0)
+    told = (shown["state"], shown["end"], shown["charged_nanos"], shown["api"])
+    assert told == ("void", "upstream_cut", 0, "messages")
     assert far_end.requests[0].request_id == "1" * 32
     unknown = play(("metering", "StatementService.ListRequests", statements_pb2.ListRequestsResponse()))
     assert unknown.run("requests", "show", "acct_1", "1" * 32).exit_code == 1

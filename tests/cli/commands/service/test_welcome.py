@@ -76,6 +76,16 @@ def test_the_key_is_shown_with_a_line_to_paste(capsys: pytest.CaptureFixture[str
     assert curl_line(ADDRESS, "sk-legato-x") in shown
 
 
+def test_settings_of_agents_have_the_key_and_an_address_that_is_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    listening = {"base_url": "http://0.0.0.0:80/v1", "account_id": "acct_1", "balance_usd": "5.00"}
+    show_welcome({**listening, "api_key": "sk-legato-x"}, "")
+    shown = capsys.readouterr().out
+    assert "Use it in Claude Code" in shown
+    assert "    export ANTHROPIC_BASE_URL=http://127.0.0.1:80\n    export ANTHROPIC_AUTH_TOKEN=sk-legato-x\n" in shown
+    assert "export LEGATO_API_KEY=sk-legato-x" in shown
+    assert '      base_url = "http://127.0.0.1:80/v1"\n' in shown
+
+
 @pytest.mark.parametrize("is_bundled", [True, False])
 def test_the_greeting_says_that_the_bundled_model_is_tiny(capsys: pytest.CaptureFixture[str], is_bundled: bool) -> None:
     show_welcome({"base_url": ADDRESS, "account_id": "acct_1"}, "", is_bundled=is_bundled)

@@ -39,7 +39,10 @@ def test_a_key_has_its_spend_limits_before_it_is_created(console: ConsoleHarness
     limits = SpendLimits(day_nanos=2_500_000_000, total_nanos=40 * DOLLAR)
     assert console.metering.limits(key.key_id) == limits
     shown = console.follow(made, session).text
-    assert KEY_PATTERN.search(shown)
+    secret = KEY_PATTERN.search(shown)
+    assert secret is not None
+    for name in ("ANTHROPIC_AUTH_TOKEN", "LEGATO_API_KEY"):
+        assert f"export {name}={secret[0]}" in shown
     assert "$2.50 a day and $40.00 in all" in shown
     # One event has all that the key was created with.
     [event] = console.auth.events("key.created")
@@ -155,7 +158,7 @@ def test_a_key_is_created_with_what_the_form_says(console: ConsoleHarness) -> No
     fields["requests_per_minute"] = "60"
     session = console.auth.sign_in()
     answer = console.follow(console.post("/keys", fields, session), session)
-    assert len(KEY_PATTERN.findall(answer.text)) == 4
+    assert len(KEY_PATTERN.findall(answer.text)) == 6
     [key] = console.auth.list_keys()
     assert (key.name, key.scopes, key.expires_at_us) == ("Report", (Scope.INFERENCE,), NOW_US + 30 * DAY_US)
     assert key.limits == KeyLimits(requests_per_minute=60)

@@ -13,6 +13,7 @@ from legato_protos.metering.v1 import chat_outcomes_pb2 as pb
 from legato_protos.metering.v1.chat_outcomes_pb2_grpc import ChatOutcomeServiceStub
 from legato_protos.metering.v1.metering_pb2 import GetRequestRequest
 from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from legato_protos.type.v1.chat_api_pb2 import CHAT_API_MESSAGES, CHAT_API_UNSPECIFIED
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -121,13 +122,13 @@ async def test_what_cannot_be_counted_is_refused(channels: list[grpc.aio.Channel
         assert refusal.value.reason is Reason.REQUEST_INVALID, unreadable
 
 
-async def test_times_are_kept_with_the_receipt_and_unknown_ones_stay_unknown(
+async def test_times_and_the_api_are_kept_with_the_receipt_and_unknown_ones_stay_unknown(
     channels: list[grpc.aio.Channel], writer: Writer
 ) -> None:
     metering: Any = MeteringServiceStub(channels[0])
     await ask_each(writer, grant(10_000))
-    for number in (1, 2):
-        await metering.Reserve(reserve(number))
+    for number, api in ((1, CHAT_API_MESSAGES), (2, 99)):
+        await metering.Reserve(reserve(number, api=api))
     await metering.Settle(settle(1, first_token_ms=0, duration_ms=10**15))
     await metering.Settle(settle(2))
     known, unknown = [
@@ -138,3 +139,4 @@ async def test_times_are_kept_with_the_receipt_and_unknown_ones_stay_unknown(
     assert (known.first_token_ms, known.duration_ms) == (0, 86_400_000)
     assert not unknown.HasField("first_token_ms")
     assert not unknown.HasField("duration_ms")
+    assert (known.api, unknown.api) == (CHAT_API_MESSAGES, CHAT_API_UNSPECIFIED)
