@@ -23,7 +23,7 @@ _SCRATCH: Final = ".legato-backup-"
 
 
 class _Contents(TypedDict):
-    """What a manifest says of the stores."""
+    """The stores, as a manifest describes them."""
 
     schemas: dict[str, BackedUpSchema]
     totals: BookTotals

@@ -79,7 +79,7 @@ def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
 
 
 class _EndedCall(Protocol):
-    """What both synchronous and aio errors have of a call; grpc.RpcError declares nothing."""
+    """A call that failed, as synchronous and aio errors have it; grpc.RpcError declares nothing."""
 
     def code(self) -> grpc.StatusCode: ...
     def trailing_metadata(self) -> Iterable[tuple[str, bytes]] | None: ...

@@ -292,7 +292,7 @@ BUGS: Final = dict(
         _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),
         _bug("slot reuse, handle without generation", (Slot, "count", _write_without_owner_check)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
-        _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
+        _bug("refused reserve forgotten although sent twice", (ChatHold, "_record_repeat", lambda _: lambda self: None)),
         _bug("relay while extend is under way", (PieceDelivery, "_cover", _relay_while_extending)),
         _bug("one journal copy", (Slot, "count", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),

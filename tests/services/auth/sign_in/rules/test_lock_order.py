@@ -31,7 +31,7 @@ async def test_a_sign_in_and_the_removal_of_its_passkey_do_not_wait_for_each_oth
     challenge_id, options = await one.sign_in.start_passkey(ORIGIN, Client("192.0.2.1"))
     meeting = Meeting(database)
     # The sign-in stays where it has locked the passkey.
-    meeting.watch(monkeypatch, "note_use", stored)
+    meeting.watch(monkeypatch, "record_use", stored)
 
     client, proof = Client("192.0.2.1"), (challenge_id, key.sign_in(options))
     signing_in = asyncio.create_task(with_proof(one, client, passkey=proof))
