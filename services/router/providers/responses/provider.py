@@ -70,7 +70,7 @@ class ResponsesProvider(OpenAIProvider):
 
     def _with_query(self, path: str) -> str:
         # Its version is of the deployment's address.
-        return path if path == _AZURE_PATH else super()._with_query(path)
+        return path if self._deployment and path == _AZURE_PATH else super()._with_query(path)
 
     def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
         if not self._is_over_responses(call):
@@ -96,7 +96,8 @@ class ResponsesProvider(OpenAIProvider):
             return None
         takes = call.takes
         if self._is_over_responses(call):
-            if is_missing and takes.api != "responses":
+            may_have_chat = self._route.api == "auto" and takes.api != "responses"
+            if is_missing and may_have_chat and not REFUSED_ITEMS.is_in(refusal):
                 # Older addresses of Azure have chat completions alone.
                 return replace(takes, api="chat")
             is_without_ids = call.messages.thoughts and takes.past_reasoning == "all"

@@ -21,9 +21,8 @@ from tests.services.router.providers.wires import (
 
 USAGE = {
     "input_tokens": PROMPT_TOKENS,
-    "input_tokens_details": {"cached_tokens": CACHED_TOKENS, "cache_write_tokens": 1},
+    "input_tokens_details": {"cached_tokens": CACHED_TOKENS},
     "output_tokens": COMPLETION_TOKENS,
-    "output_tokens_details": {"reasoning_tokens": 2},
     "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
 }
 Events = list[dict[str, Any]]

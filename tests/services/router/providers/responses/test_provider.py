@@ -143,20 +143,27 @@ class TestModelsOfOneApi:
     async def test_route_may_name_the_api(self, upstream: OpenAIApis) -> None:
         provider = opened(ResponsesProvider, upstream.base_url, api="responses")
         assert await paths_of(provider, upstream, calling("gpt-4o", has_tools=False)) == [RESPONSES]
+        upstream.has_responses = False
+        assert (await failure_of(provider, calling("gpt-4o"))).http_status == 404
+        assert upstream.paths_asked == [RESPONSES, RESPONSES]
+        assert provider.learned("gpt-4o", None) == []
         await provider.aclose()
 
 
 async def test_deployment_of_azures_has_its_responses_where_azure_has_those_of_all(upstream: OpenAIApis) -> None:
     upstream.other_paths = ("/openai/v1/responses",)
-    address = f"{upstream.base_url.removesuffix('/v1')}/openai/deployments/ours?api-version=2025-01-01-preview"
+    azure = f"{upstream.base_url.removesuffix('/v1')}/openai"
     await upstream.stop()
     await upstream.start(upstream.port)
     upstream.path = "/openai/v1/responses"
-    provider = opened(ResponsesProvider, address, api="auto")
-    assert await paths_of(provider, upstream, calling("gpt-5.6-luna")) == ["/openai/v1/responses"]
-    [request] = upstream.requests
-    assert (request.query, request.json["model"]) == ("", "ours")
-    await provider.aclose()
+    for address, query, model in (
+        ("deployments/ours?api-version=2025-01-01-preview", "", "ours"),
+        ("v1?api-version=preview", "api-version=preview", "gpt-5.6-luna"),
+    ):
+        provider = opened(ResponsesProvider, f"{azure}/{address}", api="auto")
+        assert await paths_of(provider, upstream, calling("gpt-5.6-luna")) == ["/openai/v1/responses"]
+        assert (upstream.requests[-1].query, upstream.requests[-1].json["model"]) == (query, model)
+        await provider.aclose()
 
 
 class TestWhatRefusalsOverResponsesTeach:
@@ -261,6 +268,17 @@ class TestReasoningThatIsRefused:
         upstream.replies.append(ResponsesReply(events=[msgspec.json.encode(event).decode()]))
         assert await paths_of(provider, upstream, thinking("a")) == [RESPONSES, RESPONSES]
         assert reasonings_of(upstream) == [1, 0]
+
+    async def test_chat_stays_where_it_is_if_ids_are_wanted_and_then_not_found(
+        self, provider: ResponsesProvider, upstream: OpenAIApis
+    ) -> None:
+        message = "Item with id 'rs_a' not found. Items are not persisted when `store` is set to false."
+        upstream.replies += [
+            refusal("The request payload is invalid.", None, "invalid_payload"),
+            refusal(message, "input", None, status=404),
+        ]
+        assert await paths_of(provider, upstream, thinking("a")) == [RESPONSES] * 3
+        assert reasonings_of(upstream) == [1, 1, 0]
 
     async def test_another_refusal_stays_one(self, provider: ResponsesProvider, upstream: OpenAIApis) -> None:
         upstream.replies.append(refusal("Invalid value: 'x'.", "input", "invalid_value"))
