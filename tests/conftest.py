@@ -11,7 +11,9 @@ import subprocess
 import tempfile
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import psycopg
@@ -23,6 +25,7 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.support.accepted_late import accept_unless_closed
 from tests.support.fakes import FakeClock
+from tests.support.forked.service_process import ServiceProcess
 from tests.support.servers.child import start_child
 from tests.support.servers.migrated import MigratedPostgres
 from tests.support.servers.postgres import Postgres
@@ -45,7 +48,7 @@ SERVICE_FOLDERS = frozenset({"agents", "bench", "campaigns", "deploy", "e2e", "e
 BROWSER_FOLDER = TESTS / "console" / "browser"
 # Workers take over the last tests of each other. With these among them, each would import the clients of the vendors.
 VENDORS_FOLDER = TESTS / "support" / "upstreams"
-IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
+IMPORTS = {"service": (Service, ServiceProcess, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
     "stores": frozenset({"database_kind", "database_url", "postgres_server", "s3_server", "valkey_server"}),
     "rpc": frozenset({"socket_folder"}),
@@ -75,23 +78,38 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (LANES.index(item.stash[LANE]), not item.path.is_relative_to(VENDORS_FOLDER)))
+    items.sort(key=lambda item: (LANES.index(item.stash[LANE]), not _is_of_vendors(item.path)))
 
 
 def _lane_of(item: pytest.Item) -> str:
     assert isinstance(item, pytest.Function)
-    if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS or item.path.is_relative_to(BROWSER_FOLDER):
+    if _needs_service(item.path):
         return "service"
     if _is_on_postgresql(item):
         # Asked for by name while the test is set up, so it is not among the fixtures.
         return "stores"
-    imported = {id(value) for value in vars(item.module).values()}
+    imported = _lanes_of_imports(item.module)
     for lane in LANES:
-        if FIXTURES.get(lane, frozenset()).intersection(item.fixturenames):
-            return lane
-        if any(id(value) in imported for value in IMPORTS.get(lane, ())):
+        if lane in imported or FIXTURES.get(lane, frozenset()).intersection(item.fixturenames):
             return lane
     return "unit"
+
+
+@cache
+def _is_of_vendors(path: Path) -> bool:
+    return path.is_relative_to(VENDORS_FOLDER)
+
+
+@cache
+def _needs_service(path: Path) -> bool:
+    return path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS or path.is_relative_to(BROWSER_FOLDER)
+
+
+@cache
+def _lanes_of_imports(module: ModuleType) -> frozenset[str]:
+    """Returns the lanes of which a module has imported something."""
+    imported = {id(value) for value in vars(module).values()}
+    return frozenset(lane for lane, values in IMPORTS.items() if any(id(value) in imported for value in values))
 
 
 def _is_on_postgresql(item: pytest.Item) -> bool:

@@ -15,7 +15,7 @@ from tests.support.up import Up
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A service for tests that leave it as it is, on a folder whose name is too long for the path of a socket."""
     data = tmp_path_factory.mktemp("up") / ("a-folder-with-a-rather-long-name-" * 4)
-    service = Up(data)
+    service = Up(data, is_forked=True)
     service.ready()
     yield service
     assert service.stop() == 0

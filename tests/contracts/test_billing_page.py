@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import pytest
 from google.protobuf.descriptor import EnumDescriptor
 
 from legato_protos.metering.v1 import metering_pb2 as pb
@@ -15,14 +14,15 @@ TESTS = Path(__file__).parents[1] / "e2e"
 PAGE = (Path(__file__).parents[2] / "docs" / "billing.md").read_text()
 
 
-@pytest.mark.parametrize("word", [*get_args(End), *get_args(Basis)])
-def test_page_explains_each_end_and_basis(word: str) -> None:
-    assert re.search(rf"`{word}`", PAGE)
+def test_page_explains_each_end_and_basis() -> None:
+    assert [word for word in (*get_args(End), *get_args(Basis)) if not re.search(rf"`{word}`", PAGE)] == []
 
 
-@pytest.mark.parametrize("what", [*read_rules("What happened"), *read_rules("What failed of ours")])
-def test_every_rule_is_tested_by_its_name(what: str) -> None:
-    assert any(f'"{what}"' in path.read_text() for path in TESTS.rglob("test_*.py"))
+def test_every_rule_is_tested_by_its_name() -> None:
+    tests = [path.read_text() for path in TESTS.rglob("test_*.py")]
+    rules = [*read_rules("What happened"), *read_rules("What failed of ours")]
+    assert rules
+    assert [what for what in rules if not any(f'"{what}"' in text for text in tests)] == []
 
 
 def test_messages_have_the_same_ends_and_counts_as_the_books() -> None:

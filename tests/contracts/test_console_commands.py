@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 import click
-import pytest
 
 from cli.main import legato
 
@@ -32,8 +31,12 @@ def test_pages_show_commands() -> None:
     assert len(SHOWN_COMMANDS) >= 5
 
 
-@pytest.mark.parametrize("shown", SHOWN_COMMANDS)
-def test_every_command_on_a_page_parses(shown: str) -> None:
+def test_every_command_on_a_page_parses() -> None:
+    for shown in SHOWN_COMMANDS:
+        parse(shown)
+
+
+def parse(shown: str) -> None:
     program, *arguments = shlex.split(shown)
     assert program == "legato"
     command: click.Command = legato

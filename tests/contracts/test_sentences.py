@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Iterator
+from functools import cache
 from string import Formatter
 from typing import Any, Final
 
@@ -21,22 +21,24 @@ BY_ANOTHER_PROCESS: Final = "Sentence(line.refused, **line.figures)"
 OF_LISTS: Final = {"unavailable": "part", "Gate": "part", "FairBudget": "part", "not_found": "thing", "id_of": "thing"}
 
 
-def calls() -> Iterator[tuple[str, ast.Call, str]]:
-    """Yields the calls of functions and classes by their last name, with where they stand."""
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            name = str(path.relative_to(ROOT))
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call):
-                    yield name, node, ast.unparse(node.func).rpartition(".")[2]
+@cache
+def calls() -> list[tuple[str, ast.Call, str]]:
+    """Lists the calls of functions and classes by their last name, with where they stand."""
+    return [
+        (str(path.relative_to(ROOT)), node, ast.unparse(node.func).rpartition(".")[2])
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
 
 
-CALLS: Final = list(calls())
-MADE: Final = [
-    (path, call)
-    for path, call, function in CALLS
-    if function == "Sentence" and path not in OTHERS and ast.unparse(call) != BY_ANOTHER_PROCESS
-]
+def sentences_made() -> list[tuple[str, ast.Call]]:
+    return [
+        (path, call)
+        for path, call, function in calls()
+        if function == "Sentence" and path not in OTHERS and ast.unparse(call) != BY_ANOTHER_PROCESS
+    ]
 
 
 def placeholders(words: str) -> set[tuple[str, str]]:
@@ -50,11 +52,11 @@ def id_of(call: ast.Call) -> str:
 
 
 def test_every_id_that_is_raised_is_in_the_table_and_no_other() -> None:
-    assert {id_of(call) for _, call in MADE} == SENTENCES.keys()
+    assert {id_of(call) for _, call in sentences_made()} == SENTENCES.keys()
 
 
 def test_a_sentence_is_given_the_figures_of_its_words() -> None:
-    for path, call in MADE:
+    for path, call in sentences_made():
         names = {name for name, _ in placeholders(SENTENCES[id_of(call)]["en"])}
         given = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
         # Figures that several sentences share come as a dictionary.
@@ -86,7 +88,7 @@ def test_the_table_is_in_order_and_names_each_id_once() -> None:
 
 def test_every_word_of_a_list_is_in_it() -> None:
     """Names of services are given where their clients are made, others where something refuses."""
-    for path, call, function in CALLS:
+    for path, call, function in calls():
         if function in OF_LISTS and call.args and isinstance(call.args[0], ast.Constant) and path != "edge/assembly.py":
             assert call.args[0].value in TABLE["words"][OF_LISTS[function]], (path, ast.unparse(call))
     titles = re.findall(r'service\("([^"]+)", "', (ROOT / "console" / "services.py").read_text())
@@ -102,7 +104,7 @@ def test_french_words_are_written_as_french_is() -> None:
 
 
 def test_words_without_an_id_are_those_of_operators_files_and_forms() -> None:
-    assert {path for path, _, function in CALLS if function == "verbatim"} == {
+    assert {path for path, _, function in calls() if function == "verbatim"} == {
         # An example of an operator's message.
         "edge/api/description.py",
         "edge/access/maintenance.py",

@@ -1,13 +1,20 @@
-"""Reads Anthropic's answers strictly: by the types of its own client, without any field that these do not have."""
+"""Reads Anthropic's answers strictly: by the types of its own client, without any field that these do not have.
+
+The client is imported where an answer is read: that takes seconds, which only the processes that run these tests should
+pay.
+"""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
-_events: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
+if TYPE_CHECKING:
+    from anthropic.types.beta import BetaMessage
 
 # Ours: what cut an answer off, and the fields of the error table.
 OURS = {"x-legato-end"}
@@ -32,13 +39,15 @@ def read_events(stream: bytes) -> list[Any]:
         if kind == "ping":
             assert data == {"type": "ping"}
             continue
-        event = _events.validate_python(data)
+        event = _events().validate_python(data)
         assert [*_unknown_fields(event)] == [], data
         read.append(event)
     return read
 
 
 def read_message(body: bytes) -> BetaMessage:
+    from anthropic.types.beta import BetaMessage
+
     message = BetaMessage.model_validate_json(body)
     assert [*_unknown_fields(message)] == []
     return message
@@ -46,6 +55,13 @@ def read_message(body: bytes) -> BetaMessage:
 
 def kinds_of(stream: bytes) -> list[str]:
     return [kind for kind, _ in split_events(stream)]
+
+
+@cache
+def _events() -> TypeAdapter[Any]:
+    from anthropic.types.beta import BetaRawMessageStreamEvent
+
+    return TypeAdapter(BetaRawMessageStreamEvent)
 
 
 def _unknown_fields(part: object) -> Iterator[str]:

@@ -37,8 +37,11 @@ def long_names(console: ConsoleHarness) -> Iterator[None]:
 @pytest.mark.usefixtures("long_names")
 @pytest.mark.parametrize(
     "names",
-    [[*_OF_OWNERS, "confirm-first-passkey"], [*ANSWERS, *STRANGERS], list(_OF_OPERATORS)],
-    ids=["pages", "answers", "operators"],
+    [
+        pytest.param([*_OF_OWNERS, "confirm-first-passkey"], id="pages", marks=pytest.mark.long),
+        pytest.param([*ANSWERS, *STRANGERS], id="answers", marks=pytest.mark.long),
+        pytest.param(list(_OF_OPERATORS), id="operators"),
+    ],
 )
 def test_no_page_is_wider_than_its_window(console: ConsoleHarness, visited: Page, names: list[str]) -> None:
     wider: dict[str, Any] = {}

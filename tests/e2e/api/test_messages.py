@@ -1,10 +1,14 @@
-"""The same chats by Anthropic's Messages, with its own client, and with its own types as the judge of every answer."""
+"""The same chats by Anthropic's Messages, with its own client, and with its own types as the judge of every answer.
+
+Its client is imported where it is used: that takes seconds, which only the process that runs these tests should pay.
+"""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import anthropic
 import pytest
 
 from tests.e2e.chats import QUESTION, RAIN, USAGE, WEATHER
@@ -14,6 +18,9 @@ from tests.support.message_events import kinds_of, read_events, read_message, sp
 from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    import anthropic
 
 PATH: Final = "/v1/messages"
 BODY: Final[dict[str, Any]] = {"model": "mezzo", "max_tokens": 100, "messages": QUESTION}
@@ -46,6 +53,8 @@ def claude(service: Service, upstream: Upstream, api_key: str) -> Iterator[anthr
 
 
 def client_of(service: Service, api_key: str, **given: Any) -> anthropic.Anthropic:
+    import anthropic
+
     http = anthropic.DefaultHttpxClient(verify=False)
     base_url = service.base_url.removesuffix("/v1")
     return anthropic.Anthropic(base_url=base_url, api_key=api_key, max_retries=0, http_client=http, **given)
@@ -260,6 +269,8 @@ def test_what_cannot_be_counted_is_refused(service: Service, upstream: Upstream,
 def test_errors_have_anthropics_types(
     service: Service, claude: anthropic.Anthropic, upstream: Upstream, account: str
 ) -> None:
+    import anthropic
+
     def refused(client: anthropic.Anthropic, kind: type[anthropic.APIStatusError], **fields: Any) -> Any:
         with pytest.raises(kind) as raised:
             client.messages.create(**{**BODY, **fields})
@@ -310,6 +321,8 @@ def test_errors_before_a_chat_begins_have_anthropics_shape(service: Service, ups
 
 
 def test_models_have_anthropics_form_for_its_clients(service: Service, claude: anthropic.Anthropic) -> None:
+    import anthropic
+
     models = [*claude.beta.models.list()]
     assert [model.id for model in models] == ["auto", "mezzo", "forte", "fortissimo"]
     assert [model.model_extra for model in models] == [{}] * 4

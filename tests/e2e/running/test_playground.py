@@ -80,7 +80,9 @@ def test_a_new_user_chats_stops_uses_a_tool_meets_an_error_and_signs_out(socket_
         routes.write_text(ROUTES.format(base_url=upstream.base_url))
         # No other page may call the API: the console's may.
         environ = {**NEVER_SATURATED, "LEGATO_CORS_ORIGINS": ""}
-        up = Up(data, "--welcome", "--console-port", "0", "--json", "--routes", str(routes), environ=environ)
+        up = Up(
+            data, "--welcome", "--console-port", "0", "--json", "--routes", str(routes), environ=environ, is_forked=True
+        )
         try:
             base_url = json.loads(up.line())["ready"]
             chat_in_the_playground(up, upstream, page, base_url, json.loads(up.line())["console"])

@@ -1,12 +1,12 @@
 """Events of a response, each validated strictly by OpenAI's published types."""
 
 import json
+from functools import cache
 from typing import Any
 
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
-_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 # Codes that OpenAI sends and agents act on, though its types do not list them.
 _UNLISTED_CODES = ("context_length_exceeded", "insufficient_quota", "invalid_api_key")
 
@@ -23,15 +23,26 @@ def read_events(stream: bytes) -> list[dict[str, Any]]:
         events.append(event)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     for event in events:
-        check_type(_EVENTS, event)
+        check_type(_events(), event)
         if "response" in event:
             check_response(event["response"])
     return events
 
 
 def check_response(response: dict[str, Any]) -> None:
-    check_type(TypeAdapter(Response), response)
+    check_type(_responses(), response)
     assert response["store"] is False
+
+
+# Made once: that takes longer than all that is read with them.
+@cache
+def _events() -> TypeAdapter[Any]:
+    return TypeAdapter(ResponseStreamEvent)
+
+
+@cache
+def _responses() -> TypeAdapter[Any]:
+    return TypeAdapter(Response)
 
 
 def check_type(types: TypeAdapter[Any], given: dict[str, Any]) -> None:

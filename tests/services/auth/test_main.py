@@ -1,9 +1,5 @@
-"""The process as it is started: `python -m services.auth`."""
+"""`python -m services.auth`, as a process."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,37 +14,33 @@ from legato_protos.auth.v1 import auth_pb2 as pb
 from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from legato_protos.auth.v1.accounts_pb2_grpc import AccountAdminServiceStub
 from services.chassis.rpc.channel import open_sync_channel
+from tests.support.forked.service_process import ServiceProcess
 
 PEPPER = "5e" * 32
 TIMEOUT_S = 60
 
 
-def start(data: Path, **settings: str) -> subprocess.Popen[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
-    environ |= {"LEGATO_DATA": str(data), "LEGATO_KEY_PEPPERS": f"1:{PEPPER}", "LEGATO_DEBUG": "true", **settings}
-    return subprocess.Popen(
-        [sys.executable, "-m", "services.auth"], env=environ, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def start(data: Path, **settings: str) -> ServiceProcess:
+    own = {"LEGATO_DATA": str(data), "LEGATO_KEY_PEPPERS": f"1:{PEPPER}", "LEGATO_DEBUG": "true"}
+    return ServiceProcess("services.auth", own | settings)
 
 
 @contextmanager
-def running(data: Path, **settings: str) -> Iterator[tuple[subprocess.Popen[str], grpc.Channel]]:
+def running(data: Path, **settings: str) -> Iterator[tuple[ServiceProcess, grpc.Channel]]:
     process = start(data, **settings)
     try:
         with open_sync_channel(f"unix:{data}/run/auth.sock") as channel:
             grpc.channel_ready_future(channel).result(TIMEOUT_S)
             yield process, channel
     finally:
-        process.kill()
-        process.communicate()
+        process.close()
 
 
-def stop(process: subprocess.Popen[str]) -> str:
+def stop(process: ServiceProcess) -> str:
     """Gives all that the process wrote."""
-    process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0
-    return output + errors
+    code, written = process.stop()
+    assert code == 0
+    return written
 
 
 def test_process_serves_keys_keeps_them_and_writes_no_secret_anywhere(socket_folder: Path) -> None:
@@ -128,19 +120,18 @@ def test_socket_is_for_its_owner_alone_and_an_open_watch_does_not_hold_up_the_en
     ],
 )
 def test_wrong_setting_is_named_and_ends_the_process(socket_folder: Path, settings: dict[str, str], line: str) -> None:
-    process = start(socket_folder, **settings)
-    _, errors = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 2
-    assert line in errors
-    assert "Traceback" not in errors
+    code, written = start(socket_folder, **settings).end()
+    assert code == 2
+    assert line in written
+    assert "Traceback" not in written
 
 
 def test_database_that_cannot_be_reached_is_said_on_one_line(socket_folder: Path) -> None:
     process = start(socket_folder, LEGATO_DATABASE_URL="postgresql://legato@/nowhere?host=/nonexistent")
-    _, errors = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 1
-    assert "the database cannot be reached" in errors
-    assert "Traceback" not in errors
+    code, written = process.end()
+    assert code == 1
+    assert "the database cannot be reached" in written
+    assert "Traceback" not in written
 
 
 def is_serving(channel: grpc.Channel) -> bool:

@@ -72,7 +72,7 @@ def test_processes_that_are_killed_come_back_and_after_up_itself_the_next_start_
     assert "edge-1 ended (SIGKILL); restarting it in 0.1 s" in said
     assert "auth ended (SIGKILL); restarting it in 0.1 s" in said
 
-    again = Up(data, "--port", address.rpartition(":")[2].removesuffix("/v1"))
+    again = Up(data, "--port", address.rpartition(":")[2].removesuffix("/v1"), is_forked=True)
     try:
         assert again.ready() == address
         assert pids_that_live([one["pid"] for one in now.values()]) == []
@@ -124,7 +124,7 @@ def test_it_starts_where_nothing_is_open(data: Path) -> None:
 
 
 def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(data: Path) -> None:
-    first = Up(data, "--welcome", "--json")
+    first = Up(data, "--welcome", "--json", is_forked=True)
     try:
         address = json.loads(first.line())["ready"]
         greeting = json.loads(first.line())
@@ -138,7 +138,7 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
         assert "copy of the audit log" not in "".join(first.stderr)
     finally:
         first.close()
-    second = Up(data, "--welcome", "--workers", "2")
+    second = Up(data, "--welcome", "--workers", "2", is_forked=True)
     try:
         address = second.ready()
         assert [second.line(), second.line()] == ["", f"  Base URL      {address}"]
@@ -226,7 +226,7 @@ def test_wrong_settings_of_all_processes_are_named_before_anything_starts(data: 
 def test_a_service_that_cannot_start_is_quoted_on_one_line(
     data: Path, environ: dict[str, str], code: int, reason: str
 ) -> None:
-    service = Up(data, environ=environ)
+    service = Up(data, environ=environ, is_forked=True)
     ended = service.ended()
     service.close()
     last = ended[1].splitlines()[-1]

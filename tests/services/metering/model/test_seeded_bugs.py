@@ -21,7 +21,7 @@ from tests.support.servers.migrated import migrated_sqlite
 STORIES = 200
 
 PATCHES = {**RULES, **OWED, **LIMITS, **STORE}
-# Those that need many stories: `make seeded-bugs`.
+# Those that need many stories, or steps that take long: `make test-stores` and `make seeded-bugs`.
 RARE = (
     "past_days_without_limits",
     "key_whose_account_has_no_limit",
@@ -36,6 +36,9 @@ RARE = (
     "days_that_never_end",
     "extend_as_a_delta",
     "rotation_that_renews_limits",
+    "reserve_that_is_not_idempotent",
+    "void_of_an_unknown_that_leaves_nothing",
+    "reserve_as_one_statement",
 )
 
 

@@ -1,9 +1,7 @@
 """Models and their state, and routes that are reloaded while chats run."""
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +30,7 @@ from services.router.models.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.prompts.prompt import load_character
 from services.router.trials.canary import FAILURES_IN_A_ROW as CANARY_FAILURES_IN_A_ROW
 from tests.services.router.harness import Router, connected_router, read, refusal_of
+from tests.support.forked.service_process import ServiceProcess
 from tests.support.upstreams.openai import Reply, Upstream
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def write_routes(path: Path, **upstreams: Upstream) -> None:
 
 @dataclass
 class RouterProcess:
-    process: asyncio.subprocess.Process
+    process: ServiceProcess
     routes: Path
     router: Router
     admin: "RouteAdminServiceAsyncStub"
@@ -82,9 +81,8 @@ class RouterProcess:
                 return line
 
     async def said(self) -> str:
-        assert self.process.stderr is not None
-        line = (await self.process.stderr.readline()).decode()
-        assert line, "the router has ended"
+        while (line := self.process.next_line()) is None:
+            await asyncio.sleep(0.01)
         return line
 
     async def targets(self, class_id: str = "forte") -> list[Target]:
@@ -96,23 +94,16 @@ class RouterProcess:
 async def router_process(folder: Path, log: Log, **upstreams: Upstream) -> AsyncIterator[RouterProcess]:
     routes = folder / "routes.toml"
     write_routes(routes, **upstreams)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.router"),
-        env={**os.environ, "LEGATO_DATA": str(folder), "LEGATO_ROUTES": str(routes)},
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = ServiceProcess("services.router", {"LEGATO_DATA": str(folder), "LEGATO_ROUTES": str(routes)})
     address = f"unix:{folder}/run/router.sock"
     channel = open_channel(address)
     try:
-        assert process.stderr is not None
-        while b"service.started" not in await process.stderr.readline():
-            pass
+        await asyncio.to_thread(process.wait_for, "service.started")
         async with connected_router(address, log) as router:
             yield RouterProcess(process, routes, router, RouteAdminServiceStub(channel))
     finally:
         await channel.close()
-        process.kill()
-        await process.communicate()
+        process.close()
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,6 +38,7 @@ from tests.services.metering.samples import (
     settle,
     void,
 )
+from tests.support.forked.service_process import ServiceProcess
 from tests.support.python_calls import count_calls
 
 
@@ -148,7 +146,6 @@ async def test_live_holds_are_found_by_their_key(database: Database, writer: Wri
     assert ("live_holds" if database.is_sqlite else "live_holds_by_key") in str(plan)
 
 
-ROOT = Path(__file__).parents[5]
 WAIT_TIMEOUT_S = 60.0
 
 
@@ -172,15 +169,12 @@ def test_only_what_was_committed_outlives_the_process(socket_folder: Path, step:
     orders = socket_folder / "failpoints"
     orders.mkdir()
     (orders / f"metering.grant.{step}").write_text("1")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
     settings = {"LEGATO_DATA": str(socket_folder), failpoints.VARIABLE: str(orders)}
-    metering = subprocess.Popen(
-        [sys.executable, "-m", "services.metering"], cwd=ROOT, env=clean | settings, stderr=subprocess.DEVNULL
-    )
+    metering = ServiceProcess("services.metering", settings)
     request = pb.GrantCreditsRequest(operation_id="grant-1", account_id="acct_a", amount_nanos=5)
     with open_sync_channel(f"unix:{socket_folder}/run/metering.sock") as channel, pytest.raises(grpc.RpcError):
         CreditAdminServiceStub(channel).GrantCredits(request, wait_for_ready=True, timeout=WAIT_TIMEOUT_S)
-    assert metering.wait(WAIT_TIMEOUT_S) == -signal.SIGKILL
+    assert metering.end()[0] == -signal.SIGKILL
     engine = sa.create_engine(f"sqlite:///{socket_folder}/metering.db")
     with engine.connect() as connection:
         assert list(connection.exec_driver_sql("SELECT balance_nanos FROM accounts").scalars()) == balances
