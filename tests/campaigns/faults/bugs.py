@@ -196,6 +196,10 @@ def _claim_without_writing(was: Any) -> Any:
     return claim
 
 
+def _record_nothing(_: Any) -> Any:
+    return lambda self: None
+
+
 def _relay_while_extending(_: Any) -> Any:
     async def cover(self: Any, response: Any) -> bool:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
@@ -292,7 +296,7 @@ BUGS: Final = dict(
         _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),
         _bug("slot reuse, handle without generation", (Slot, "count", _write_without_owner_check)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
-        _bug("refused reserve forgotten although sent twice", (ChatHold, "_record_repeat", lambda _: lambda self: None)),
+        _bug("refused reserve forgotten although sent twice", (ChatHold, "_record_repeat", _record_nothing)),
         _bug("relay while extend is under way", (PieceDelivery, "_cover", _relay_while_extending)),
         _bug("one journal copy", (Slot, "count", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),

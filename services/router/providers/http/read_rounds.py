@@ -24,7 +24,7 @@ LEAST_CONNECTIONS: Final = 4
 # Read at once: all that the kernel buffers.
 READ_BYTES: Final = 64 * 1024
 # In place of the number of an open file.
-_NO_FILE: Final = -1
+NO_FILE: Final = -1
 
 
 class ReadRounds:
@@ -105,13 +105,13 @@ class RoundReader:
         self._rounds = rounds
         self._transport = transport
         # While it takes part.
-        self._file_no = _NO_FILE
+        self._file_no = NO_FILE
         self._protocol: Any = None
         # TLS hands out its own buffer.
         self._has_buffer = False
 
     def join(self) -> None:
-        if self._file_no == _NO_FILE and not self._transport.is_closing():
+        if self._file_no == NO_FILE and not self._transport.is_closing():
             self._transport.pause_reading()
             self._file_no = self._transport.get_extra_info("socket").fileno()
             self._protocol = self._transport.get_protocol()
@@ -120,9 +120,9 @@ class RoundReader:
 
     def leave(self) -> None:
         """Lets the transport read again; necessary before it is closed."""
-        if self._file_no != _NO_FILE:
+        if self._file_no != NO_FILE:
             self._rounds.remove(self._file_no, self._read)
-            self._file_no = _NO_FILE
+            self._file_no = NO_FILE
             # No reference cycles, for the garbage collector is to have nothing to do.
             self._protocol = None
             if not self._transport.is_closing():

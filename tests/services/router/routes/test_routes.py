@@ -438,7 +438,7 @@ def test_model_of_a_known_host_continues_answers_unless_the_file_says_otherwise(
         (at_mistral, (PrefixStyle.REPEATED_PREFIX, PrefixStyle.LAST_MESSAGE)),
         (at_mistral.replace(own, f"{own}\ncontinues = false"), (None, PrefixStyle.LAST_MESSAGE)),
         (at_mistral.replace(own, f"{own}\nabilities = {{ prefill = false }}"), (None, PrefixStyle.LAST_MESSAGE)),
-        (GOOD.replace("= 50", "= 50\ncontinues = false"), (None, None)),
+        (GOOD.replace("max_output_tokens = 50\n", "max_output_tokens = 50\ncontinues = false\n"), (None, None)),
     ):
         routes_file.write_text(text)
         targets = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].targets

@@ -15,7 +15,7 @@ import pytest
 from services.chassis.http_client.failures import Interrupted
 from services.chassis.http_client.origin import Origin, RequestHead
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
-from services.router.providers.http.read_rounds import _NO_FILE, LONGEST_ROUND_S, ROUND_S, ReadRounds
+from services.router.providers.http.read_rounds import LONGEST_ROUND_S, NO_FILE, ROUND_S, ReadRounds
 from tests.services.router.providers.certificates import make_certificate, server_context
 from tests.support.servers.byte_server import read_request
 from tests.support.waiting import until
@@ -186,7 +186,7 @@ async def begun(pool: AnswerConnections) -> AnswerConnection:
     assert await connection.read() == b"begun"
     connection.read_in_rounds()
     assert connection._round_reader is not None
-    assert connection._round_reader._file_no != _NO_FILE
+    assert connection._round_reader._file_no != NO_FILE
     return connection
 
 
@@ -226,7 +226,7 @@ async def test_a_response_that_is_not_read_is_left_in_the_kernel(serving: Servin
             server.writers[0].write(framed(b"x" * 10_000))
         await until(lambda: connection._is_reading_paused)
         assert connection._round_reader is not None
-        assert connection._round_reader._file_no == _NO_FILE
+        assert connection._round_reader._file_no == NO_FILE
         server.writers[0].write(b"0\r\n\r\n")
         received = 0
         while part := await connection.read():
