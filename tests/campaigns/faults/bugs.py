@@ -173,9 +173,9 @@ def _live_from_the_reply(was: Any) -> Any:
 
 
 def _restart_write_numbers(was: Any) -> Any:
-    def claim(self: Journal, request_id: str, account_id: str) -> Slot:
+    def claim(self: Journal, *request: Any) -> Slot:
         self.write_no = 0
-        return was(self, request_id, account_id)  # type: ignore[no-any-return]
+        return was(self, *request)  # type: ignore[no-any-return]
 
     return claim
 
@@ -189,9 +189,9 @@ def _write_without_owner_check(was: Any) -> Any:
 
 
 def _claim_without_writing(was: Any) -> Any:
-    def claim(self: Any, request_id: str, account_id: str) -> Slot:
+    def claim(self: Any, *request: Any) -> Slot:
         with patch.object(Slot, "count"):
-            return was(self, request_id, account_id)  # type: ignore[no-any-return]
+            return was(self, *request)  # type: ignore[no-any-return]
 
     return claim
 

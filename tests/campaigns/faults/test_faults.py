@@ -1,8 +1,9 @@
 """The short form of `make faults`: some of the points, other ones each time, and some of the seeded mistakes."""
 
+import inspect
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,23 @@ async def test_seeded_mistakes_are_seen(forks: Forks) -> None:
 
 
 def test_every_seeded_mistake_fits_the_code() -> None:
-    """One that does not would keep its process from starting, and show nothing."""
-    for trial in TRIALS:
-        for name in (*trial.misfortunes, trial.bug):
-            with (BUGS | MISFORTUNES)[name].applied():
-                pass
+    """One that does not would keep its process from starting or from answering, and show nothing."""
+    for bug in (BUGS | MISFORTUNES).values():
+        for owner, name, _ in bug.changes:
+            was = getattr(owner, name)
+            with bug.applied():
+                assert not inspect.isfunction(was) or takes_the_arguments_of(getattr(owner, name), was), bug.name
+
+
+def takes_the_arguments_of(replacement: Callable[..., object], was: Callable[..., object]) -> bool:
+    given = inspect.signature(was).parameters.values()
+    by_place = [None for each in given if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    by_name = {each.name: None for each in given if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    try:
+        inspect.signature(replacement).bind(*by_place, **by_name)
+    except TypeError:
+        return False
+    return True
 
 
 @pytest.mark.long
