@@ -145,14 +145,14 @@ class AnswerText(_Answer, tag_field="type", tag="text"):
 
 
 class AnswerThinking(_Answer, tag_field="type", tag="thinking"):
-    """What the model thinks, for a request that has it think. Send it back as it is."""
+    """The model's thoughts, for a request that has it think. Send them back as they are."""
 
     thinking: str
     signature: str
 
 
 class AnswerRedactedThinking(_Answer, tag_field="type", tag="redacted_thinking"):
-    """What the model thinks, without a text. Send it back as it is."""
+    """The model's thoughts without a text. Send them back as they are."""
 
     data: str
 

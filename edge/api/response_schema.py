@@ -180,13 +180,13 @@ class ResponseUsage(_Told):
 
 
 class SummaryText(_Told, tag_field="type", tag="summary_text"):
-    """What the model thinks, in words."""
+    """The model's thoughts in words."""
 
     text: str
 
 
 class Reasoning(_Told, tag_field="type", tag="reasoning"):
-    """What the model thinks, for a request that asks for it. Send it back as it is."""
+    """The model's thoughts, for a request that asks for them. Send them back as they are."""
 
     id: str
     summary: list[SummaryText]

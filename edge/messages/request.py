@@ -167,6 +167,8 @@ def _function(tool: GivenTool, place: str) -> dict[str, object]:
         function["strict"] = tool.strict
     fields: dict[str, object] = {"type": "function", "function": function}
     if present(tool.cache_control):
+        if not _is_object(tool.cache_control):
+            raise invalid(Sentence("object_expected", name=f"{place}.cache_control"), f"{place}.cache_control")
         fields["cache_control"] = tool.cache_control
     return fields
 

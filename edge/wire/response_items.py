@@ -57,7 +57,7 @@ class MessageItem:
 
 
 class ReasoningForm(NamedTuple):
-    """What a request asks to be told of the model's thoughts: a text, and what the next turn has them by."""
+    """The forms in which a request asks for the model's thoughts: a text, and what the next turn has them by."""
 
     has_summary: bool = False
     has_encrypted: bool = False

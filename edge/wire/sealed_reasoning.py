@@ -1,4 +1,4 @@
-"""What a model thinks as clients keep it between turns: sealed texts, which only a router opens."""
+"""A model's thoughts as clients keep them between turns: sealed texts, which only a router opens."""
 
 import re
 from collections.abc import Iterable

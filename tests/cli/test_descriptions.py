@@ -27,8 +27,8 @@ def test_amount_is_in_dollars_and_in_nano_dollars() -> None:
 
 
 def test_tokens_of_an_entry_without_usage_are_none_and_not_zero() -> None:
-    assert list(tokens_of(Usage(prompt_tokens=3)).values()) == [3, 0, 0]
-    assert list(tokens_of(None).values()) == [None, None, None]
+    assert list(tokens_of(Usage(prompt_tokens=3)).values()) == [3, 0, 0, 0, 0]
+    assert list(tokens_of(None).values()) == [None] * 5
 
 
 def test_limits_and_classes_that_are_not_set_are_none() -> None:

@@ -25,7 +25,7 @@ HELP = HelpLine(15, "Greet whoever calls.")
 @command()
 def hello(invocation: Invocation) -> None:
     """Greet whoever calls."""
-    invocation.say("Hello.", {"greeting": "Hello."})
+    invocation.report("Hello.", {"greeting": "Hello."})
 '''
 
 

@@ -13,8 +13,8 @@ from services.router.schema.thoughts import (
     CallSignature,
     Carried,
     ReasoningDetail,
-    ReasoningItem,
     ReasoningText,
+    ResponsesReasoning,
     ThinkingBlock,
     Thought,
     Thoughts,
@@ -36,7 +36,9 @@ class TakenBack:
 
     def family_of(self, thoughts: Iterable[Thought]) -> str:
         """Returns which models may be given such thoughts."""
-        is_bound = any(isinstance(thought, ReasoningDetail | CallSignature | ReasoningItem) for thought in thoughts)
+        is_bound = any(
+            isinstance(thought, ReasoningDetail | CallSignature | ResponsesReasoning) for thought in thoughts
+        )
         return self.own_family if is_bound else self.family
 
 

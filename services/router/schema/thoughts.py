@@ -44,7 +44,7 @@ class CallSignature(Struct, frozen=True, array_like=True, tag="s", gc=False):
     vendor: str = "google"
 
 
-class ReasoningItem(Struct, frozen=True, array_like=True, tag="i", gc=False):
+class ResponsesReasoning(Struct, frozen=True, array_like=True, tag="i", gc=False):
     """One of the Responses API's items of reasoning: a JSON object, to be sent back as it came."""
 
     item_json: str
@@ -52,7 +52,7 @@ class ReasoningItem(Struct, frozen=True, array_like=True, tag="i", gc=False):
     at: int = 0
 
 
-Thought = ReasoningText | ReasoningDetail | ThinkingBlock | RedactedBlock | CallSignature | ReasoningItem
+Thought = ReasoningText | ReasoningDetail | ThinkingBlock | RedactedBlock | CallSignature | ResponsesReasoning
 
 
 class Carried(Struct, frozen=True, array_like=True, gc=False):
@@ -98,6 +98,6 @@ def _size(thought: Thought) -> int:
         return len(thought.text) + len(thought.signature)
     if isinstance(thought, ReasoningDetail):
         return len(thought.object_json)
-    if isinstance(thought, ReasoningItem):
+    if isinstance(thought, ResponsesReasoning):
         return len(thought.item_json)
     return len(thought.data if isinstance(thought, RedactedBlock) else thought.signature)

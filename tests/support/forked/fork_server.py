@@ -83,6 +83,8 @@ def _serve(orders: socket.socket) -> Callable[[], None] | None:
 def _obey(order: Order, parent: int, kept: Mapping[int, int]) -> None:
     end_with_parent(signal.SIGTERM if order.module == LEGATO else signal.SIGKILL, parent)
     os.chdir("/")
+    # The name by which it tells people to call it.
+    sys.argv[0] = order.module
     main = partial(supervise, order.arguments) if order.module == LEGATO else partial(run_module, order.module)
     become(main, order.environ, kept)
 

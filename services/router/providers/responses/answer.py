@@ -16,7 +16,7 @@ from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.providers.errors.error_body import read_error_body
-from services.router.schema.thoughts import ReasoningItem
+from services.router.schema.thoughts import ResponsesReasoning
 from services.router.schema.tools import ToolCallFragment
 
 _DONE: Final = b"[DONE]"
@@ -236,7 +236,7 @@ class ResponseAnswer(ProviderAnswer):
             # It is of this answer, and refused in a request by some servers.
             fields.pop("status", None)
             fields.setdefault("summary", Raw(b"[]"))
-            self.thoughts.add(ReasoningItem(msgspec.json.encode(fields).decode(), self._said_characters))
+            self.thoughts.add(ResponsesReasoning(msgspec.json.encode(fields).decode(), self._said_characters))
 
     def _say_once(self, index: int, place: int, text: str, *, refuses: bool = False) -> None:
         if (index, place) not in self._said:

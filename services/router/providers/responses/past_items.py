@@ -16,7 +16,7 @@ from services.router.providers.errors.lessons import PHASE
 from services.router.providers.translation.conversion import write_list
 from services.router.providers.translation.turns import plain_id
 from services.router.schema.messages import ABSENT, Message, Messages, decode_string, encode_string, join_strings
-from services.router.schema.thoughts import Carried, ReasoningItem
+from services.router.schema.thoughts import Carried, ResponsesReasoning
 
 _EMPTY: Final = encode_string("")
 _NO_THOUGHTS: Final[Mapping[int, Carried]] = {}
@@ -61,8 +61,8 @@ def _model_items(
     # What belongs to the message, and what came before its first call.
     first = [thought for place, carried in sorted(thoughts.items()) if place <= 0 for thought in carried.thoughts]
     pending: list[Item] = []
-    for item in _said_and_thought(said, [thought for thought in first if isinstance(thought, ReasoningItem)]):
-        if isinstance(item, ReasoningItem):
+    for item in _said_and_thought(said, [thought for thought in first if isinstance(thought, ResponsesReasoning)]):
+        if isinstance(item, ResponsesReasoning):
             pending.append(_reasoning(item, with_ids=with_ids))
             continue
         yield from pending
@@ -83,7 +83,7 @@ def _model_items(
         }
 
 
-def _said_and_thought(said: Raw, thoughts: Sequence[ReasoningItem]) -> Iterator[Raw | ReasoningItem]:
+def _said_and_thought(said: Raw, thoughts: Sequence[ResponsesReasoning]) -> Iterator[Raw | ResponsesReasoning]:
     """Yields a text, divided where the model thought in its middle, with the thoughts."""
     if not thoughts or said == _EMPTY:
         yield from thoughts
@@ -101,11 +101,11 @@ def _said_and_thought(said: Raw, thoughts: Sequence[ReasoningItem]) -> Iterator[
 
 def _reasonings(thoughts: Iterable[object], *, with_ids: bool) -> Iterator[Item]:
     for thought in thoughts:
-        if isinstance(thought, ReasoningItem):
+        if isinstance(thought, ResponsesReasoning):
             yield _reasoning(thought, with_ids=with_ids)
 
 
-def _reasoning(thought: ReasoningItem, *, with_ids: bool) -> Item:
+def _reasoning(thought: ResponsesReasoning, *, with_ids: bool) -> Item:
     fields = _objects.decode(thought.item_json)
     if not with_ids:
         fields.pop("id", None)

@@ -18,7 +18,7 @@ from services.router.providers.responses.answer import REFUSED_ITEMS, ItemsRefus
 from services.router.providers.responses.request import write_request
 from services.router.reasoning.restoring import NOTHING, TakenBack
 from services.router.schema.parameters import Parameters
-from services.router.schema.thoughts import ReasoningItem
+from services.router.schema.thoughts import ResponsesReasoning
 
 _NOT_FOUND: Final = 404
 # Where Azure has one deployment, whose Responses are where it has those of all.
@@ -59,8 +59,8 @@ class ResponsesProvider(OpenAIProvider):
         if taken is NOTHING:
             return taken
         if self._route.api != "auto":
-            return replace(taken, kinds=(ReasoningItem,), clients_kinds=())
-        return replace(taken, kinds=(*taken.kinds, ReasoningItem))
+            return replace(taken, kinds=(ResponsesReasoning,), clients_kinds=())
+        return replace(taken, kinds=(*taken.kinds, ResponsesReasoning))
 
     def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
         return ResponseAnswer if self._is_over_responses(call) else OpenAIProvider.answer_type

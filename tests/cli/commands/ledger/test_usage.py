@@ -147,9 +147,21 @@ def test_spans_may_reach_to_where_the_calendar_ends(span: list[str]) -> None:
 
 def test_people_see_dollars() -> None:
     lines = played_rows(row(7, class_id="forte")).run("usage", "--account", "acct_1").stdout.splitlines()
-    tokens = ["prompt", "cached", "completion", "cached_share"]
+    tokens = ["prompt", "cached", "completion", "cache_write", "reasoning", "cached_share"]
     assert lines[0].split() == ["start", "class", "key_id", "requests", *tokens, "cost_usd"]
-    assert lines[1].split() == ["2026-11-15T07:00:00Z", "forte", "-", "2", "100", "10", "50", "10.0%", "0.0002795"]
+    assert lines[1].split() == [
+        "2026-11-15T07:00:00Z",
+        "forte",
+        "-",
+        "2",
+        "100",
+        "10",
+        "50",
+        "0",
+        "0",
+        "10.0%",
+        "0.0002795",
+    ]
 
 
 @pytest.mark.parametrize(

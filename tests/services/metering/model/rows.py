@@ -58,7 +58,7 @@ class Rows(NamedTuple):
         for row in self.counters:
             key = tuple(row[name] for name in keys)
             added = (row[name] for name in COUNTED)
-            sums[key] = [sum(pair) for pair in zip(sums.get(key, [0] * 6), added, strict=True)]
+            sums[key] = [sum(pair) for pair in zip(sums.get(key, [0] * len(COUNTED)), added, strict=True)]
         return sums
 
     def _request(self, hold: Hold, now_us: int) -> Request:

@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 
 from services.chassis.database.database import Database
 from services.metering.credit.records import Hold
-from services.metering.credit.store.tables import accounts, holds, usage_hours
+from services.metering.credit.store.tables import COUNTED, accounts, holds, usage_hours
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
 
 INSERT_ACCOUNTS = insert_rows(accounts, ["account_id", "balance_nanos", "held_nanos"])
@@ -48,7 +48,7 @@ def test_rows_that_are_there_already_are_added_to(database: Database) -> None:
         "ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE"
         " SET requests = found.requests + excluded.requests",
     )
-    tokens_and_costs = (1,) * 5
+    tokens_and_costs = (1,) * (len(COUNTED) - 1)
     with database.transaction(writes=True) as connection:
         assert add.run(connection, [("a", 1, "k", "forte", 1, *tokens_and_costs)]) == 1
         more = [("a", 1, "k", "forte", 2, *tokens_and_costs), ("a", 2, "k", "forte", 1, *tokens_and_costs)]

@@ -200,6 +200,7 @@ async def said_whole(provider: str, recording: Recording) -> Said:
 
 @every_provider
 async def test_dialect_says_the_same_streamed_and_whole(provider: str) -> None:
+    cache_write_tokens, reasoning_tokens = {"anthropic": (1, 0), "gemini": (0, 2)}.get(provider, (0, 0))
     for dialect, recording in recordings_of(provider):
         streamed = await said_by_stream(provider, [recording.stream])
         whole = await said_whole(provider, recording)
@@ -216,7 +217,11 @@ async def test_dialect_says_the_same_streamed_and_whole(provider: str) -> None:
                 "prompt_tokens": PROMPT_TOKENS,
                 "completion_tokens": COMPLETION_TOKENS,
                 "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
-                "prompt_tokens_details": {"cached_tokens": recording.cached_tokens},
+                "prompt_tokens_details": {
+                    "cached_tokens": recording.cached_tokens,
+                    "cache_write_tokens": cache_write_tokens,
+                },
+                "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
             }
             assert streamed.usage == whole.usage == usage, dialect
 

@@ -8,8 +8,8 @@ from services.router.schema.thoughts import (
     CallSignature,
     Carried,
     ReasoningDetail,
-    ReasoningItem,
     ReasoningText,
+    ResponsesReasoning,
     ThinkingBlock,
     Thought,
 )
@@ -54,7 +54,7 @@ async def test_thoughts_of_the_present_loop_are_counted() -> None:
         ([TEXT], "model"),
         ([TEXT, DETAIL], "model here"),
         ([CallSignature("s")], "model here"),
-        ([ReasoningItem("{}")], "model here"),
+        ([ResponsesReasoning("{}")], "model here"),
     ],
 )
 def test_what_only_its_provider_reads_is_sealed_for_that_alone(thoughts: list[Thought], family: str) -> None:

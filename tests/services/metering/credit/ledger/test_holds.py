@@ -186,7 +186,7 @@ def test_repeated_settle_charges_once_and_keeps_to_its_first_word() -> None:
     first = ledger.apply(settle(1, completion=3, routes_version="0123456789ab", calls=[model_call("acme", "large", 7)]))
     assert ledger.apply(settle(1, completion=3)) == ledger.apply(settle(1, completion=9)) == first
     assert (ledger.balance_nanos, ledger.hold(1).routes_version) == (970, "0123456789ab")
-    assert ledger.hold(1).model_calls == '[["acme","large",7,[5,2,3],1]]'
+    assert ledger.hold(1).model_calls == '[["acme","large",7,[5,2,3,1,2]]]'
 
 
 def test_settle_is_charged_by_the_price_of_its_reservation() -> None:

@@ -147,7 +147,7 @@ class Told(Progress):
     def __init__(self) -> None:
         self.stages: list[int] = []
 
-    def tell(self, stage: int, done: int, total: int) -> None:
+    def report(self, stage: int, done: int, total: int) -> None:
         self.stages.append(stage)
 
     async def delivered(self) -> None:

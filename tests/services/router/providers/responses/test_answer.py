@@ -9,7 +9,7 @@ import pytest
 
 from services.router.providers.base import Failure, Piece, ProviderCall, ProviderUsage
 from services.router.providers.responses.provider import ResponsesProvider
-from services.router.schema.thoughts import ReasoningItem, Thought
+from services.router.schema.thoughts import ResponsesReasoning, Thought
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
@@ -97,7 +97,7 @@ async def test_each_call_carries_what_was_thought_before_it_in_its_place(
     kept = [[msgspec.json.decode(each.item_json) for each in carried] for carried in thoughts_of(pieces)]  # type: ignore[union-attr]
     wanted = [[{name: value for name, value in item.items() if name != "status"}] for item in (first, second, last)]
     assert kept == wanted
-    assert [each.at for carried in thoughts_of(pieces) for each in carried if isinstance(each, ReasoningItem)] == [
+    assert [each.at for carried in thoughts_of(pieces) for each in carried if isinstance(each, ResponsesReasoning)] == [
         5,
         5,
         5,

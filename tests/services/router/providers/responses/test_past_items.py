@@ -9,7 +9,7 @@ import pytest
 
 from services.router.providers.abilities import UNKNOWN, Abilities
 from services.router.providers.responses.past_items import write_items
-from services.router.schema.thoughts import OF_MESSAGE, Carried, ReasoningItem
+from services.router.schema.thoughts import OF_MESSAGE, Carried, ResponsesReasoning
 from tests.services.router.providers.past import USER, called, gave
 from tests.services.router.schema.reading import parsed
 
@@ -20,8 +20,8 @@ def item(name: str) -> dict[str, Any]:
     return {"type": "reasoning", "id": f"rs_{name}", "summary": [], "encrypted_content": f"gAAA{name}"}
 
 
-def thought(name: str, at: int = 0) -> ReasoningItem:
-    return ReasoningItem(msgspec.json.encode(item(name)).decode(), at)
+def thought(name: str, at: int = 0) -> ResponsesReasoning:
+    return ResponsesReasoning(msgspec.json.encode(item(name)).decode(), at)
 
 
 def without_id(name: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def without_id(name: str) -> dict[str, Any]:
 
 def items_of(
     messages: Sequence[Mapping[str, Any]],
-    thoughts: Mapping[int, Mapping[int, Sequence[ReasoningItem]]] | None = None,
+    thoughts: Mapping[int, Mapping[int, Sequence[ResponsesReasoning]]] | None = None,
     abilities: Abilities = UNKNOWN,
     *,
     has_phases: bool = False,

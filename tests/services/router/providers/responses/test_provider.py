@@ -10,7 +10,7 @@ import pytest
 from services.router.providers.base import ProviderCall
 from services.router.providers.openai import known_hosts
 from services.router.providers.responses.provider import ResponsesProvider
-from services.router.schema.thoughts import Carried, ReasoningItem
+from services.router.schema.thoughts import Carried, ResponsesReasoning
 from tests.services.router.providers.asking import (
     WEATHER,
     both_ways,
@@ -212,7 +212,7 @@ def thinking(*names: str, key: str = "k") -> ProviderCall:
     thoughts = {}
     for name in names:
         item = {each: value for each, value in reasoning_item(f"rs_{name}", name, key=key).items() if each != "status"}
-        thoughts[len(messages)] = {0: Carried("openai", "", [ReasoningItem(msgspec.json.encode(item).decode())])}
+        thoughts[len(messages)] = {0: Carried("openai", "", [ResponsesReasoning(msgspec.json.encode(item).decode())])}
         messages += [called((name, "get_time", "{}")), gave(name, "1")]
     call = changed(conversation(*messages), tools_json=WEATHER)
     return replace(call, model_name="gpt-5.6-luna", messages=replace(call.messages, thoughts=thoughts))
