@@ -296,7 +296,7 @@ async def test_settlement_that_was_never_booked_is_found(kept: Database) -> None
         kept,
         f"INSERT INTO holds SELECT '{request_id(4)}', account_id, key_id, class_id, state, amount_nanos, price_version,"
         ' deadline_at_us, 0, 0, 0, 0, 0, 0, basis, "end", counted_hour_us, reserved_at_us, resolved_at_us,'
-        " routes_version, model_calls, first_token_ms, duration_ms, 0, 0 FROM holds WHERE state = 'settled'",
+        " routes_version, model_calls, first_token_ms, duration_ms, api, 0, 0 FROM holds WHERE state = 'settled'",
         unseen=1,
     )
     assert violations == [f"request {request_id(4)}: settled, though nothing was booked"]
