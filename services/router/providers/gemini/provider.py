@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -10,8 +11,8 @@ from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
-from services.router.providers.google_signatures import NO_SIGNATURE, needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
+from services.router.providers.model_names import NO_SIGNATURE, needs_signatures
 from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
@@ -20,6 +21,8 @@ from services.router.schema.parameters import EFFORT_TOKENS, Parameters
 from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import Function, Mode
 
+# Google's cloud, with addresses of its own.
+VERTEX = "vertex"
 # Seeds are 32-bit integers.
 _SEEDS = 2**31
 
@@ -47,12 +50,14 @@ class GeminiProvider(HttpProvider):
     answer_type = ContentAnswer
     lessons = lessons.GEMINI
     versions = ("v1", "v1beta")
+    platforms: ClassVar[Mapping[str, tuple[str, ...]]] = {VERTEX: ()}
     flags = ("always_max_tokens",)
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
-        super().__init__(route, timeouts)
         self._version = route.version
         self._name = route.name
+        self._is_vertex = route.platform == VERTEX
+        super().__init__(route, timeouts)
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         # Not in the URL, as URLs are logged on the way.
@@ -63,9 +68,12 @@ class GeminiProvider(HttpProvider):
         return TakenBack(f"google {name}", f"google {self._name} {name}", (CallSignature,))
 
     def _write_body(self, call: ProviderCall) -> bytes:
-        # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         translated = _request(call)
-        request = {**merged(translated, self._extra), "store": False}
+        request = merged(translated, self._extra)
+        if not self._is_vertex:
+            # Google stores requests in its logs unless this is set; nothing in the routes file may override it. Vertex
+            # does not have the field, and stores none unless the project is told to.
+            request["store"] = False
         ours, sent = as_object(translated["generationConfig"]), as_object(request["generationConfig"])
         call.ignore(_not_sent(call.parameters, ours, sent))
         return msgspec.json.encode(request)
@@ -73,6 +81,9 @@ class GeminiProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
         method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
+        if self._is_vertex:
+            publisher = "" if "/" in call.model_name else "publishers/google/"
+            return f"{self._base_path}/{publisher}{model}:{method}"
         return f"{self._base_path}/{self._version}/{model}:{method}"
 
 

@@ -38,6 +38,8 @@ BIG = router_pb2.Target(
     other_region="eastus",
     cuts_prompts_from_tokens=5000,
     learned=["efforts low/high"],
+    credentials="client_credentials legato at login.example.com",
+    credentials_failure="login.example.com answered with status 500",
 )
 SPARE = router_pb2.Target(
     class_id="forte",
@@ -110,10 +112,13 @@ def test_models_are_shown_with_how_they_do() -> None:
             "promise_until": "2026-11-01",
             "other_region": "eastus",
             "cuts_prompts_from_tokens": 5000,
+            "credentials": "client_credentials legato at login.example.com",
+            "credentials_failure": "login.example.com answered with status 500",
             "learned": ["efforts low/high"],
             "notes": [
                 "zero retention is promised until 2026-11-01",
                 "its certificate names eastus",
+                "credentials: login.example.com answered with status 500",
                 "refusals told: efforts low/high",
                 "cuts prompts from 5000 tokens on",
             ],
@@ -140,6 +145,8 @@ def test_models_are_shown_with_how_they_do() -> None:
             "promise_until": "2999-12-31",
             "other_region": None,
             "cuts_prompts_from_tokens": None,
+            "credentials": None,
+            "credentials_failure": None,
             "learned": [],
             "notes": [],
         },

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2026
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Provider, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.openai.provider import OpenAIProvider

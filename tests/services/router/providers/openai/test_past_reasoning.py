@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.providers.google_signatures import NO_SIGNATURE
+from services.router.providers.model_names import NO_SIGNATURE
 from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
 from services.router.schema.messages import Messages
 from services.router.schema.thoughts import OF_MESSAGE, CallSignature, Carried, ReasoningDetail, ReasoningText, Thought

@@ -1,7 +1,7 @@
 import pytest
 
 from services.router.providers.base import ProviderRoute
-from services.router.providers.telemetry_names import telemetry_name
+from services.router.providers.http.telemetry_names import telemetry_name
 
 
 @pytest.mark.parametrize(
