@@ -36,8 +36,8 @@ class MessagesChat(HttpChat):
     _rendered: RenderedChat
 
     async def read(self, memory: BudgetShare) -> bytes:
-        self._rendered = rendered = await render_chat(await super().read(memory))
-        body, rendered.body = rendered.body, b""
+        self._rendered = await render_chat(await super().read(memory))
+        body = self._rendered.take_body()
         check_size(len(body))
         memory.grow_to(len(body))
         return body

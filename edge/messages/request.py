@@ -54,6 +54,11 @@ class RenderedChat:
     ignored: Collection[str]
     form: MessageForm
 
+    def take_body(self) -> bytes:
+        """Returns the body, which is not kept."""
+        body, self.body = self.body, b""
+        return body
+
 
 async def render_chat(body: bytes) -> RenderedChat:
     yielder = Yielder(SLICE_BYTES)
