@@ -249,6 +249,8 @@ class Chat:
         self._request.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
+        if finished.stop_sequence:
+            self._reply.record_stop(finished.stop_sequence)
         await self._report_end(finished.finish_reason, finished.usage, basis, end)
         return end
 

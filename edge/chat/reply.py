@@ -71,6 +71,9 @@ class Reply:
         """Adds citations, before the end."""
         raise NotImplementedError
 
+    def record_stop(self, sequence: str) -> None:
+        """Records which stop ended the answer, before its end. Only some APIs tell it."""
+
     def add_reasoning_data(self, data: str) -> None:
         """Adds sealed thoughts: those before what is written next, or before the end."""
         raise NotImplementedError
