@@ -51,7 +51,7 @@ class MessagesChat(HttpChat):
             events = MessageEvents(message_id, hold.class_id, request_id, form)
             reply = EventReply(self._send, events, ignored, self.scope[BODY_WRITER], edge.keepalive_s)
         else:
-            reply = WholeReply(self._send, WholeMessage(message_id, hold.class_id, form), ignored)
+            reply = WholeMessageReply(self._send, WholeMessage(message_id, hold.class_id, form), ignored)
         reply.put_headers(request_id_header(request_id))
         return reply
 
@@ -60,7 +60,7 @@ class MessagesChat(HttpChat):
         return render_error(error, request_id)
 
 
-class WholeReply(WholeHttpReply):
+class WholeMessageReply(WholeHttpReply):
     _whole: WholeMessage
 
     def record_stop(self, sequence: str) -> None:

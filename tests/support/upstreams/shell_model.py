@@ -81,8 +81,13 @@ class ShellModel(Upstream):
             *({"index": 0, "function": {"arguments": each}} for each in (arguments[:half], arguments[half:])),
         ]
         whole = {**call, "function": {**name, "arguments": arguments}}
-        called = {"tool_calls": pieces, "message_tool_calls": [whole], "finish_reason": "tool_calls"}
-        return Reply(contents=["Next", "."], usage=None, **called)
+        return Reply(
+            contents=["Next", "."],
+            tool_calls=pieces,
+            message_tool_calls=[whole],
+            finish_reason="tool_calls",
+            usage=None,
+        )
 
 
 def results_of(request: dict[str, Any]) -> list[str]:
