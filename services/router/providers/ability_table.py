@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final, Literal
 
 from services.router.providers.abilities import UNKNOWN, Abilities
-from services.router.providers.model_names import plain_name
+from services.router.providers.translation.model_names import plain_name
 
 _LOW_TO_HIGH: Final = ("low", "medium", "high")
 _LOW_TO_XHIGH: Final = (*_LOW_TO_HIGH, "xhigh")

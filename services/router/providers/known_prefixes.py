@@ -12,7 +12,7 @@ import msgspec
 from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.providers.abilities import Abilities
 from services.router.providers.base import ProviderRoute, as_object
-from services.router.providers.model_names import plain_name
+from services.router.providers.translation.model_names import plain_name
 
 
 class _Known(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from services.router.providers.base import ProviderCall
-from services.router.providers.model_names import plain_name
 from services.router.providers.translation.conversion import merged
+from services.router.providers.translation.model_names import plain_name
 from services.router.providers.translation.turns import Conversation, ModelTurn, PastCall, Text
 from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 

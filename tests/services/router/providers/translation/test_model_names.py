@@ -3,7 +3,7 @@
 import pytest
 
 from services.router.providers.ability_table import abilities_of
-from services.router.providers.model_names import plain_name
+from services.router.providers.translation.model_names import plain_name
 
 NAMES = {
     "us.anthropic.claude-opus-4-6-v1:0": "claude-opus-4-6",
