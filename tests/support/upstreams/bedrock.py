@@ -184,5 +184,5 @@ def _check(recorded: Recorded) -> None:
         require(field not in request, f"{field}: Extra inputs are not permitted")
     # The last part of an id such as us.anthropic.claude-opus-4-6-v1:0, or of an ARN.
     model = unquote(recorded.target).split("/")[-2].rpartition("anthropic.")[2]
-    require(model.startswith("claude-"), "The provided model identifier is invalid.")
+    require(model, "The provided model identifier is invalid.")
     check_message_request({**request, "model": model}, version)

@@ -80,6 +80,24 @@ NEW = router_pb2.ModelOutcomes(
     valid_tool_calls=98,
 )
 OUTCOMES = router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
+CLOUD = """
+[providers.cloud]
+kind = "openai"
+base_url = "http://cloud.test/v1"
+zero_retention = true
+credentials = { source = "token_file", file = "token" }
+[models.big]
+provider = "cloud"
+name = "vendor/big"
+context_tokens = 1000
+max_output_tokens = 100
+[classes.mezzo]
+models = ["big"]
+[classes.forte]
+models = ["big"]
+[classes.fortissimo]
+models = ["big"]
+"""
 LIST_OUTCOMES = "RouteAdminService.ListOutcomes"
 LIST_TARGETS = "RouteAdminService.ListTargets"
 RELOAD_ROUTES = "RouteAdminService.ReloadRoutes"
@@ -217,6 +235,18 @@ def test_file_is_checked_without_a_service(file: Path) -> None:
     checked = json.loads(result.stdout)
     assert (checked["ok"], len(checked["mistakes"])) == (is_right, 0 if is_right else 1)
     assert checked["routes_version"] == (load_routes(file).version if is_right else None)
+
+
+def test_checked_file_tells_the_credentials_of_providers_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("canary-of-a-token")
+    file = tmp_path / "routes.toml"
+    file.write_text(CLOUD)
+    result = CliRunner().invoke(legato, ["routes", "check", str(file)])
+    assert result.exit_code == 0
+    assert f"Provider cloud has the credentials token_file {tmp_path / 'token'}." in result.stdout.splitlines()
+    assert "canary" not in result.output
+    checked = json.loads(CliRunner().invoke(legato, ["routes", "check", str(file), "--json"]).stdout)
+    assert checked["credentials"] == {"cloud": f"token_file {tmp_path / 'token'}"}
 
 
 def test_mistakes_in_a_checked_file_are_a_line_each_beside_the_output(tmp_path: Path) -> None:
