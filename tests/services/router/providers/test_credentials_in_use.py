@@ -269,3 +269,16 @@ async def test_other_region_service_and_key_are_refused(region: str, service: st
         await provider.aclose()
         assert (failure.http_status, failure.failure) == (403, Failure.PROVIDER)
         assert len(upstream.requests) == 1
+
+
+async def test_server_that_tells_another_time_each_time_is_asked_twice() -> None:
+    dates = [f"Thu, 19 Nov 2026 {hour:02}:00:00 GMT" for hour in range(0, 24, 6)]
+    wrong_time = {"x-amzn-ErrorType": "InvalidSignatureException"}
+    async with BedrockUpstream() as upstream:
+        upstream.replies.extend(Reply(status=403, body="{}", headers={**wrong_time, "Date": date}) for date in dates)
+        keys = AwsAccessKey(SigningScope(REGION, "bedrock"), Secret(value=KEY_ID), Secret(value=SECRET_KEY))
+        upstream.signatures.check = lambda recorded: None  # type: ignore[method-assign]
+        provider = bedrock_provider(upstream, keys)
+        await failure_of(provider, CLAUDE)
+        await provider.aclose()
+        assert len(upstream.requests) == 2

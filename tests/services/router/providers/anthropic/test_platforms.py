@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from services.router.providers.anthropic.past_thinking import BINDING_BETA
 from services.router.providers.anthropic.platforms import VERSION_2026
 from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.authentication.aws_keys import AwsAccessKey
@@ -12,6 +13,7 @@ from services.router.providers.authentication.google_metadata import GoogleMetad
 from services.router.providers.authentication.secret import Secret
 from services.router.providers.authentication.sigv4 import SigningScope
 from services.router.providers.base import Failure, ProviderCall, Timeouts
+from services.router.schema.thoughts import Carried, ThinkingBlock
 from tests.services.router.providers.asking import (
     CALL,
     WHOLE_CALL,
@@ -27,6 +29,7 @@ from tests.services.router.providers.asking import (
     pieces_of,
     text_of,
 )
+from tests.services.router.providers.past import USER, called, gave
 from tests.support.upstreams import bedrock
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.support.upstreams.bedrock import KEY_ID, REGION, SECRET_KEY, BedrockUpstream
@@ -193,3 +196,21 @@ async def test_prompt_that_is_too_long_for_bedrock_is_told_as_that(tokens: Token
         upstream.replies.append(AnthropicReply(status=400, body='{"message":"Input is too long for requested model."}'))
         assert (await failure_of(provider, asked("bedrock", WHOLE_CALL))).failure is Failure.CONTEXT
         await provider.aclose()
+
+
+NEWEST = {"vertex": "claude-opus-5-5@20261001", "bedrock": "global.anthropic.claude-opus-5-5-20261001-v1:0"}
+
+
+async def test_thoughts_come_back_with_results_and_are_bound_as_at_anthropic(
+    platform: str, upstream: AnthropicUpstream, provider: AnthropicProvider
+) -> None:
+    turns = conversation(USER, called(("call_1", "get_time", "{}")), gave("call_1", "noon"))
+    thoughts = {1: {0: Carried("f", "", [ThinkingBlock("So.", "c2ln")])}}
+    call = replace(turns, model_name=NEWEST[platform], messages=replace(turns.messages, thoughts=thoughts))
+    assert text_of(await pieces_of(provider, call)) == "Hello, world!"
+    [request] = upstream.requests
+    [answer] = [message["content"] for message in request.json["messages"] if message["role"] == "assistant"]
+    assert answer[0] == {"type": "thinking", "thinking": "So.", "signature": "c2ln"}
+    assert request.json["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+    betas = request.json.get("anthropic_beta") or request.headers["anthropic-beta"].split(",")
+    assert betas == [BINDING_BETA]
