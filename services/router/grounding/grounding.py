@@ -12,7 +12,7 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
 from services.router.answers.relay import Cite
 from services.router.grounding.blocks import NOTES, PASSAGES
-from services.router.grounding.citations import Source, Sources
+from services.router.providers.citations import Source, Sources
 from services.router.grounding.documents.words import question_words
 from services.router.grounding.records import Note, Passage
 from services.router.grounding.search import Search

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from services.router.grounding.blocks import RESULTS
-from services.router.grounding.citations import Source, Sources
+from services.router.providers.citations import Source, Sources
 from services.router.grounding.records import SearchResult
 from services.router.grounding.search import Search, SearchFailed
 from services.router.prompts import tokens

@@ -19,6 +19,7 @@ from services.router.providers.base import (
     ProviderUsage,
     as_count,
 )
+from services.router.providers.citations import VendorCitations
 from services.router.providers.errors.classify import ErrorPatterns, read_failure
 from services.router.reasoning.gathering import GatheredThoughts
 from services.router.schema.tools import ToolCallFragment
@@ -60,7 +61,8 @@ _MODEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,99}")
 
 
 class ProviderAnswer(ABC):
-    """Base class of each provider's parser, which reports by `add_texts`, `refuse`, `think`, `call` and `finish`."""
+    """Base class of each provider's parser, which reports by `add_texts`, `refuse`, `think`, `call`, `cite` and
+    `finish`."""
 
     # What an answer is called.
     format_name: ClassVar[str]
@@ -88,6 +90,8 @@ class ProviderAnswer(ABC):
         self._calls_without_id = 0
         # Of the usage, so far.
         self._counted: dict[str, int] = {}
+        # None as long as there are none.
+        self._citations: VendorCitations | None = None
 
     def read_event(self, data: bytes) -> None:
         """Reads one event of a stream. Raises UnreadableAnswer, or another ProviderError."""
@@ -190,6 +194,12 @@ class ProviderAnswer(ABC):
             # Sent once; the following fragments continue the same call.
             call_id, name, thoughts = None, None, ()
 
+    def cite(self, start: int, end: int, title: str | None, url: str | None) -> None:
+        """Adds a page that a part of the text cites, in characters of the whole text."""
+        if self._citations is None:
+            self._citations = VendorCitations()
+        self._citations.add(start, end, title, url)
+
     def finish(self, reason: str) -> None:
         """Records the finish reason, in OpenAI's terms or those of its dialects."""
         self.pieces[-1].finish_reason = reason
@@ -205,6 +215,8 @@ class ProviderAnswer(ABC):
             self.usage = replace(self.usage, model_name=self._model_name)
         last = self.pieces[-1]
         last.finish(last.finish_reason, self.usage, () if self.thoughts is None else self.thoughts.take())
+        if self._citations is not None:
+            last.citations = self._citations.in_order()
 
     def _piece_for(self, text: str) -> Piece:
         """Returns the last piece, or a new one if the text does not fit."""

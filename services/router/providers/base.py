@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw
 
+from legato_protos.router.v1.router_pb2 import Citation
 from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
@@ -189,6 +190,8 @@ class Piece:
     thoughts_before: Sequence[Thought] = ()
     # With the last: what it thought after its last call, or its last text of such an answer.
     thoughts: Sequence[Thought] = ()
+    # With the last: what the answer cites, as its vendor says.
+    citations: Sequence[Citation] = ()
 
     def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:
         """Makes this the last piece of its answer."""

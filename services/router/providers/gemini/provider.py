@@ -7,9 +7,11 @@ import msgspec
 from msgspec import Raw
 
 from services.chassis.sentence import Sentence
+from services.router.providers.answer import ProviderAnswer
 from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.gemini.grounded_answer import GroundedAnswer
 from services.router.providers.google_signatures import NO_SIGNATURE, needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation import schemas
@@ -53,6 +55,10 @@ class GeminiProvider(HttpProvider):
         super().__init__(route, timeouts)
         self._version = route.version
         self._name = route.name
+
+    def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
+        # Nothing else cites, and most answers' texts need not be kept.
+        return GroundedAnswer if "tools" in self._extra else ContentAnswer
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         # Not in the URL, as URLs are logged on the way.
