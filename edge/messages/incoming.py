@@ -62,6 +62,8 @@ class MessagesChat(HttpChat):
 
 
 class EventReply(StreamedHttpReply):
+    has_padding_field = False
+
     def __init__(
         self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:
@@ -69,6 +71,9 @@ class EventReply(StreamedHttpReply):
         self._message_events = events
 
     def write_packed(self, packed: bytes) -> None:
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         self._writer.write(self._message_events.packed(packed))
 
 

@@ -57,4 +57,7 @@ class ResponseReply(StreamedHttpReply):
     _events: ResponseEvents
 
     def write_packed(self, packed: bytes) -> None:
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         self._writer.write(self._events.texts(packed[PACKED_HEAD_BYTES:].split(SEPARATOR)))

@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, Final, TypeVar
@@ -19,9 +19,9 @@ from services.router.providers.base import (
     ProviderUsage,
     as_count,
 )
-from services.router.providers.citations import VendorCitations
 from services.router.providers.errors.classify import ErrorPatterns, read_failure
 from services.router.reasoning.gathering import GatheredThoughts
+from services.router.schema.citations import VendorCitations
 from services.router.schema.tools import ToolCallFragment
 
 # Longer text, of any kind, becomes several pieces. Counting the tokens of this much takes some milliseconds.
@@ -80,6 +80,8 @@ class ProviderAnswer(ABC):
         self.thoughts: GatheredThoughts | None = None
         # Whether thoughts are told before the texts that follow them, and not only with calls.
         self.tells_thoughts = False
+        # The client's names of functions that the model was told other names of.
+        self.tool_names: Mapping[str, str] = {}
         # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
         # Nothing more follows, though the connection may stay open.
@@ -182,6 +184,8 @@ class ProviderAnswer(ABC):
 
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)
+        if self.tool_names and fragment.name:
+            fragment.name = self.tool_names.get(fragment.name, fragment.name)
         if self.thoughts is not None and (fragment.name or fragment.call_id):
             fragment.thoughts = (*self.thoughts.take(), *fragment.thoughts)
         arguments = fragment.arguments

@@ -64,8 +64,8 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 class _Citation(msgspec.Struct, gc=False):
-    """What a block of text cites: a page that was found, with its address, or a result that the client sent, with its
-    source. Those of documents have neither."""
+    """A page that a block of text cites, with its address, or a result that was sent, with its source. Those of
+    documents have neither."""
 
     title: str | None = None
     url: str | None = None

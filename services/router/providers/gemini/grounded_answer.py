@@ -1,7 +1,7 @@
 """Answers of Gemini's models whose route has a tool of Google's own, such as its search: they cite pages.
 
-Places are in bytes of UTF-8: of a part of the content, or of all texts so far where the answer is streamed. So the texts
-are kept, to find the characters.
+Places are in bytes of UTF-8: of a part of the content, or of all texts so far where the answer is streamed. So the
+texts are kept, to find the characters.
 """
 
 from contextlib import suppress
@@ -20,7 +20,7 @@ class _Page(msgspec.Struct, gc=False):
 
 
 class _Source(msgspec.Struct, gc=False, rename="camel"):
-    """What was found, by the tool that found it."""
+    """A page that was found, by the tool that found it."""
 
     web: _Page | None = None
     retrieved_context: _Page | None = None

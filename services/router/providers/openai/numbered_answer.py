@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from services.router.providers.answer import NOTHING
 from services.router.providers.base import UNREADABLE
-from services.router.providers.citations import CITATIONS_MOST, Source, Sources
 from services.router.providers.openai.answer import CompletionAnswer
+from services.router.schema.citations import CITATIONS_MOST, Source, Sources
 
 
 class _Result(msgspec.Struct, gc=False):

@@ -158,8 +158,8 @@ class ResponseAnswer(ProviderAnswer):
 
     def __init__(self) -> None:
         super().__init__()
-        # The parts of messages of which something was said, by their indices and that of their item, with the characters
-        # before them.
+        # The parts of messages of which something was said, by their indices and that of their item, with how many
+        # characters come before them.
         self._said: dict[tuple[int, int], int] = {}
         # Calls that have begun, and whether any of their arguments came.
         self._begun: dict[int, bool] = {}

@@ -66,7 +66,7 @@ def _anthropic() -> Recording:
     """Each cited text is a block of its own. What is cited of a document has no address."""
     of_document = {"type": "char_location", "document_title": "Il mondo", "start_char_index": 0, "end_char_index": 4}
     texts = (TEXT[:5], TEXT[5:_GLOBE], "🌍", TEXT[_GLOBE + 1 :])
-    citations = ([_citation(0)], [of_document], [_citation(1)], [])
+    citations: tuple[list[dict[str, Any]], ...] = ([_citation(0)], [of_document], [_citation(1)], [])
     events = [
         block(
             index,
@@ -79,7 +79,8 @@ def _anthropic() -> Recording:
     ]
     tools = [{**each, "index": each["index"] + len(texts) - 1} for each in TWO_TOOLS]
     recording = anthropic(*events, tools)
-    blocks = as_json([{"type": "text", "text": text, "citations": cited or None} for text, cited in zip(texts, citations, strict=True)])
+    together = zip(texts, citations, strict=True)
+    blocks = as_json([{"type": "text", "text": text, "citations": cited or None} for text, cited in together])
     whole = recording.whole.replace(as_json([{"type": "text", "text": TEXT}])[:-1].encode(), blocks[:-1].encode())
     return Recording(recording.stream, whole, citations=_CITED)
 

@@ -19,9 +19,7 @@ def cited_in(events: list[dict[str, Any]], *, whole: bool) -> list[tuple[str, st
         (answer.read_whole if whole else answer.read_event)(msgspec.json.encode(event))
     answer.close()
     text = "".join(text for piece in answer.pieces for text in piece.contents)
-    return [
-        (text[each.start_index : each.end_index], each.title, each.url) for each in answer.pieces[-1].citations
-    ]
+    return [(text[each.start_index : each.end_index], each.title, each.url) for each in answer.pieces[-1].citations]
 
 
 def chunk(text: str, finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -65,9 +65,7 @@ class VendorCitations:
             return
         if len(self._found) < CITATIONS_MOST and 0 <= start <= end <= _MOST_CHARACTERS:
             title = (title or "")[:_MOST_TITLE_CHARACTERS]
-            self._found.setdefault(
-                (start, end, url), Citation(start_index=start, end_index=end, title=title, url=url)
-            )
+            self._found.setdefault((start, end, url), Citation(start_index=start, end_index=end, title=title, url=url))
 
     def in_order(self) -> list[Citation]:
         """Returns them in the order of the text."""
