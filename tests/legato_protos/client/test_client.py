@@ -17,6 +17,7 @@ from legato_protos.chat.v1.chat_pb2 import (
     ROLE_USER,
     AnswerMessage,
     CompleteResponse,
+    CountTokensResponse,
     Delta,
     Finished,
     GetRequestResponse,
@@ -173,6 +174,8 @@ async def test_models_usage_and_requests_can_be_read(client: Any, service: Scrip
     service.usage = GetUsageResponse(balance_nanos=5)
     service.request = GetRequestResponse(request_id=REQUEST_ID, held_nanos=7)
     assert [model.model_id for model in await result(client.list_models())] == ["auto", "mezzo"]
+    service.count = CountTokensResponse(prompt_tokens=12)
+    assert await result(client.count_tokens("Hi", model="mezzo")) == 12
     assert (await result(client.get_usage(group_by=("caller",)))).balance_nanos == 5
     assert (await result(client.get_request(REQUEST_ID))).held_nanos == 7
     assert service.received[-1].request.request_id == REQUEST_ID

@@ -13,6 +13,8 @@ from grpc_status import rpc_status
 from legato_protos.chat.v1.chat_pb2 import (
     CompleteRequest,
     CompleteResponse,
+    CountTokensRequest,
+    CountTokensResponse,
     GetRequestRequest,
     GetRequestResponse,
     GetUsageRequest,
@@ -50,6 +52,7 @@ class ScriptedChatService(ChatServiceServicer):
         self.may_end = threading.Event()
         self.may_end.set()
         self.was_cancelled = threading.Event()
+        self.count = CountTokensResponse()
         self.models = ListModelsResponse()
         self.usage = GetUsageResponse()
         self.request = GetRequestResponse()
@@ -63,6 +66,10 @@ class ScriptedChatService(ChatServiceServicer):
         context.add_callback(lambda: None if self.may_end.is_set() else self._cancel())
         yield from self.pieces
         self.may_end.wait()
+
+    def CountTokens(self, request: CountTokensRequest, context: Any) -> CountTokensResponse:
+        self._admit(request, context)
+        return self.count
 
     def ListModels(self, request: ListModelsRequest, context: Any) -> ListModelsResponse:
         self._admit(request, context)
