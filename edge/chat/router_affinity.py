@@ -12,5 +12,5 @@ def affinity_of(account_id: str, messages_json: bytes) -> str:
     """Returns what all turns of a conversation have in common; empty if the messages are short."""
     if len(messages_json) < BEGINNING_BYTES:
         return ""
-    beginning = memoryview(messages_json)[:BEGINNING_BYTES]
+    beginning = messages_json[:BEGINNING_BYTES]
     return hashlib.sha256(b"%b\n%b" % (account_id.encode(), beginning)).hexdigest()
