@@ -77,7 +77,7 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
 
 
 class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
-    """What most messages are: a role and a text, and nothing else."""
+    """A role and a text, and nothing else, as most messages have."""
 
     role: Literal["system", "developer", "user", "assistant"]
     # A string.
