@@ -34,6 +34,7 @@ from edge.wire.request_fields import (
     Message,
     Moderation,
     ModerationPolicy,
+    PlainMessage,
     Reasoning,
     ResponseFormatField,
     TextPart,
@@ -93,6 +94,7 @@ _list_decoder = msgspec.json.Decoder(list[Raw])
 _content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Content)
 _part_decoder = msgspec.json.Decoder(TextPart)
 _tool_call_decoder = msgspec.json.Decoder(ToolCall)
+_plain_decoder = msgspec.json.Decoder(Annotated[list[PlainMessage], Meta(min_length=1, max_length=MOST_ELEMENTS)])
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _tool_decoder = msgspec.json.Decoder(ToolDefinition)
 _tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool | AllowedToolsChoice] = msgspec.json.Decoder(
@@ -242,6 +244,9 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
     """Checks the messages, and returns whether a part has a mark that is not passed on."""
     if not messages or messages == NULL:
         raise invalid(Sentence("messages_missing"), "messages")
+    if _are_plain(messages):
+        await yielder.spend(len(memoryview(messages)))
+        return False
     raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
         raise invalid(Sentence("messages_empty"), "messages")
@@ -277,6 +282,16 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
             check_count(elements, f"{name}.content")
             await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, check_part)
     return has_breakpoint
+
+
+def _are_plain(messages: Raw) -> bool:
+    """Returns whether the messages are nothing but valid roles and texts, as in most chats: one pass says so. What is
+    otherwise wrong or right with them takes two more."""
+    try:
+        plain = _plain_decoder.decode(messages)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return all(memoryview(message.content)[0] == _QUOTE for message in plain)
 
 
 def check_count(elements: int, name: str) -> None:
