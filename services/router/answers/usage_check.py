@@ -7,9 +7,11 @@ many tokens as the model was allowed.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from services.router.prompts.calibration import UNKNOWN_ANSWER_RATIO
 from services.router.providers.base import ProviderUsage
@@ -46,8 +48,7 @@ def _with_margin(tokens: int) -> int:
     return tokens + tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
 
 
-@dataclass(slots=True)
-class UsageCheck:
+class UsageCheck(Struct):
     """Checks the usage that a provider reports for one call."""
 
     context_tokens: int

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from msgspec import structs
+
 from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
@@ -137,7 +139,7 @@ class Continuation:
             return end
         usage, told, source = self._continued
         finished = Finished(finish_reason=end.finished.finish_reason, usage_source=source, usage=usage)
-        return end._replace(finished=finished, reported=told, comparable_tokens=None)
+        return structs.replace(end, finished=finished, reported=told, comparable_tokens=None)
 
     def describe_calls(
         self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None

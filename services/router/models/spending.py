@@ -7,8 +7,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.models.call_result import CallObserver, CallPlan, CallResult
 from services.router.providers.base import ProviderUsage
 from services.router.routes.target import ProviderCost, Target
-from services.rules import usage
-from services.rules.usage import COLUMNS, PART_OF, message_of, named, with_bounded_parts
+from services.rules.usage import COLUMNS, PART_OF, message_of, with_bounded_parts
 
 # The prices of a provider; those of the prompt but the first concern its cache.
 KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
@@ -56,15 +55,14 @@ def describe_call(
 
 def _as_said(said: ProviderUsage, counted: Usage) -> Usage:
     """Returns what the provider reported, with our own counts where it reported none."""
-    counts = named(counted)
+    counts = []
     for name in COLUMNS:
         count = getattr(said, name)
-        if count is not None:
-            counts[name] = count
-        elif name in PART_OF:
+        if count is None:
             # Of a part that is not reported there is nothing.
-            counts[name] = 0
-    return message_of(with_bounded_parts(usage.Usage(**counts)))
+            count = 0 if name in PART_OF else getattr(counted, name)
+        counts.append(count)
+    return message_of(with_bounded_parts(counts))
 
 
 def _cost_nanos(cost: ProviderCost, counted: Usage, told: ProviderUsage | None) -> int:

@@ -19,7 +19,7 @@ from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
 from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment, Tools
-from services.rules.usage import COLUMNS, Usage, message_of, with_bounded_parts
+from services.rules.usage import COLUMNS, message_of, with_bounded_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,7 @@ class ProviderCall:
         self.parameters = others.with_fields({"stop": Raw(msgspec.json.encode(kept))} if kept else {})
 
 
-@dataclass(slots=True)
-class ProviderUsage:
+class ProviderUsage(msgspec.Struct):
     """The usage reported by the provider; None, which is not zero, for missing or implausible counts."""
 
     prompt_tokens: int | None
@@ -164,10 +163,8 @@ class ProviderUsage:
     def charged(self, prompt_tokens: int, completion_tokens: int) -> usage_pb2.Usage:
         """Returns what is charged, with our own counts where the provider's are missing or zero: neither a prompt nor
         an output is empty. A part has no more tokens than the whole."""
-        counts = {name: getattr(self, name) or 0 for name in COLUMNS}
-        counts["prompt_tokens"] = self.prompt_tokens or prompt_tokens
-        counts["completion_tokens"] = self.completion_tokens or completion_tokens
-        return message_of(with_bounded_parts(Usage(**counts)))
+        own = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        return message_of(with_bounded_parts([getattr(self, name) or own.get(name, 0) for name in COLUMNS]))
 
 
 @dataclass(slots=True, repr=False)

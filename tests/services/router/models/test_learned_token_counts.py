@@ -1,6 +1,7 @@
 """What results of calls teach of a model's token counts."""
 
 import pytest
+from msgspec.structs import replace
 
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Finished
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -28,8 +29,8 @@ class Counts:
     def answer(self, account_id: str = "acct_1", **known: object) -> None:
         usage = Usage(prompt_tokens=10_000, completion_tokens=400)
         end = AnswerEnd(Finished(usage=usage, usage_source=USAGE_SOURCE_PROVIDER), ProviderUsage(10_000, 400, 0), 500)
-        plan = PLAN._replace(prompt=PROMPT._replace(account_id=account_id))
-        self.observer.on_result(plan, CallResult(CallEnd.ANSWERED, 1.0, answer=end._replace(**known)))  # type: ignore[arg-type]
+        plan = replace(PLAN, prompt=PROMPT._replace(account_id=account_id))
+        self.observer.on_result(plan, CallResult(CallEnd.ANSWERED, 1.0, answer=replace(end, **known)))  # type: ignore[arg-type]
 
 
 @pytest.fixture
