@@ -55,14 +55,14 @@ def add_usage(total: Message, added: object) -> None:
         setattr(total, name, getattr(total, name) + count)
 
 
-def with_bounded_parts(counts: Iterable[int]) -> Usage:
-    """Returns the usage of these counts, with no more tokens in the parts together than in the whole."""
+def with_bounded_parts(counts: Iterable[int]) -> list[int]:
+    """Returns the counts, in the order of the columns, with no more tokens in the parts together than in the whole."""
     bounded = list(counts)
     left = bounded.copy()
     for part, whole in _PART_PLACES:
         bounded[part] = min(bounded[part], left[whole])
         left[whole] -= bounded[part]
-    return Usage(*bounded)
+    return bounded
 
 
 def parts_of(whole: str) -> list[str]:

@@ -177,7 +177,7 @@ def to_missing_hold(settle: Settle) -> Reserve:
 
 def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
     """Counts that are too large are cut, too."""
-    usage = with_bounded_parts([min(max(count, 0), LARGEST_TOKENS) for count in counts_of(given.usage)])
+    usage = Usage(*with_bounded_parts([min(max(count, 0), LARGEST_TOKENS) for count in counts_of(given.usage)]))
     return ModelCall(
         provider=given.provider[:LONGEST_NAME],
         model_name=given.model_name[:LONGEST_NAME],
@@ -252,7 +252,7 @@ def _usage(given: usage_pb2.Usage) -> Usage:
     counts = counts_of(given)
     check_tokens(*counts)
     # Clamped to the whole, whatever a provider says. A refused settlement would be retried forever.
-    return with_bounded_parts(counts)
+    return Usage(*with_bounded_parts(counts))
 
 
 def _end(given: "pb.End.ValueType") -> End:

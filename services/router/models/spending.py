@@ -7,7 +7,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.models.call_result import CallObserver, CallPlan, CallResult
 from services.router.providers.base import ProviderUsage
 from services.router.routes.target import ProviderCost, Target
-from services.rules.usage import COLUMNS, PART_OF, message_of, with_bounded_parts
+from services.rules.usage import COLUMNS, PART_OF, with_bounded_parts
 
 # The prices of a provider; those of the prompt but the first concern its cache.
 KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
@@ -62,7 +62,7 @@ def _as_said(said: ProviderUsage, counted: Usage) -> Usage:
             # Of a part that is not reported there is nothing.
             count = 0 if name in PART_OF else getattr(counted, name)
         counts.append(count)
-    return message_of(with_bounded_parts(counts))
+    return Usage(**dict(zip(COLUMNS, with_bounded_parts(counts), strict=True)))
 
 
 def _cost_nanos(cost: ProviderCost, counted: Usage, told: ProviderUsage | None) -> int:

@@ -19,7 +19,7 @@ from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
 from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment, Tools
-from services.rules.usage import COLUMNS, message_of, with_bounded_parts
+from services.rules.usage import COLUMNS, with_bounded_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +164,17 @@ class ProviderUsage(msgspec.Struct):
         """Returns what is charged, with our own counts where the provider's are missing or zero: neither a prompt nor
         an output is empty. A part has no more tokens than the whole."""
         own = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-        return message_of(with_bounded_parts([getattr(self, name) or own.get(name, 0) for name in COLUMNS]))
+        counts = with_bounded_parts([getattr(self, name) or own.get(name, 0) for name in COLUMNS])
+        return usage_pb2.Usage(**dict(zip(COLUMNS, counts, strict=True)))
 
 
-@dataclass(slots=True, repr=False)
-class Piece:
+class Piece(msgspec.Struct):
     """The content of one read from the provider. Texts precede the tool calls."""
 
-    contents: list[str] = field(default_factory=list)
+    contents: list[str] = msgspec.field(default_factory=list)
     # The texts are a refusal.
     refuses: bool = False
-    tool_calls: list[ToolCallFragment] = field(default_factory=list)
+    tool_calls: list[ToolCallFragment] = msgspec.field(default_factory=list)
     # Reasoning: counted, never shown.
     hidden: str = ""
     finish_reason: str | None = None
@@ -186,6 +186,9 @@ class Piece:
     thoughts_before: Sequence[Thought] = ()
     # With the last: what it thought after its last call, or its last text of such an answer.
     thoughts: Sequence[Thought] = ()
+
+    # It has what the model said.
+    __repr__ = object.__repr__
 
     def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:
         """Makes this the last piece of its answer."""

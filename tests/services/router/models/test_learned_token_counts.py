@@ -30,7 +30,7 @@ class Counts:
         usage = Usage(prompt_tokens=10_000, completion_tokens=400)
         end = AnswerEnd(Finished(usage=usage, usage_source=USAGE_SOURCE_PROVIDER), ProviderUsage(10_000, 400, 0), 500)
         plan = replace(PLAN, prompt=PROMPT._replace(account_id=account_id))
-        self.observer.on_result(plan, CallResult(CallEnd.ANSWERED, 1.0, answer=replace(end, **known)))  # type: ignore[arg-type]
+        self.observer.on_result(plan, CallResult(CallEnd.ANSWERED, 1.0, answer=replace(end, **known)))
 
 
 @pytest.fixture
