@@ -10,7 +10,7 @@ class AnswerEnd(Struct, frozen=True):
     # None: the answer was not complete.
     finished: Finished | None = None
     # What the provider reported, as far as it is plausible.
-    reported: ProviderUsage | None = None
+    believed: ProviderUsage | None = None
     # Our own count of the answer, if it can be compared with the model's.
     comparable_tokens: int | None = None
     # The answer was cut because it exceeded `max_tokens`.

@@ -178,9 +178,9 @@ class Upstream(Struct, frozen=True, eq=False):
 
     def describe_empty(self) -> ModelCall:
         """Describes the call if its answer was nothing."""
-        said = self.first.usage
-        told = None if said is None else self.usage_check.believed(said, 0)
-        return describe_call(self.plan.target, Usage(prompt_tokens=self.plan.prompt.tokens), told, said)
+        reported = self.first.usage
+        believed = None if reported is None else self.usage_check.believed(reported, 0)
+        return describe_call(self.plan.target, Usage(prompt_tokens=self.plan.prompt.tokens), believed, reported)
 
     async def discard(self) -> None:
         """Ends an answer of nothing, in whose place another model's is passed on."""

@@ -57,7 +57,7 @@ def test_answer_that_is_not_comparable_teaches_nothing_of_answers(known: dict[st
 
 
 def test_prompt_that_was_cut_is_reported_and_teaches_nothing(counts: Counts) -> None:
-    counts.answer(reported=ProviderUsage(2_048, 400, 0))
+    counts.answer(believed=ProviderUsage(2_048, 400, 0))
     assert (counts.cuts, counts.cut_prompts.cuts(9_000), counts.calibration.ratios(PROMPT)) == (1, True, None)
 
 
