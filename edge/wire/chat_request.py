@@ -73,6 +73,8 @@ class ChatBody(Struct):
     prompt_cache_key_digest: bytes = b""
     # Whether the client asked to be told what the model thinks.
     shows_reasoning: bool = False
+    # Of so many of the last turns models get back what they thought; None: of all.
+    kept_thinking_turns: int | None = None
 
 
 _body_decoder = msgspec.json.Decoder(Body)
