@@ -166,7 +166,8 @@ async def test_thoughts_of_older_turns_are_cleared(
 
 async def test_nothing_is_told_of_edits_that_are_not_asked_for() -> None:
     assert ((chat := await render(messages=TURNS)).form.applied_edits, chat.kept_turns) == (None, None)
-    for management in ({}, {"edits": []}):
+    givens: list[dict[str, Any]] = [{}, {"edits": []}]
+    for management in givens:
         assert ((chat := await render(context_management=management)).form.applied_edits, chat.kept_turns) == ([], None)
 
 

@@ -1,18 +1,24 @@
 """Events of a response, each validated strictly by OpenAI's published types."""
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
+
+from tests.support.unknown_fields import unknown_fields
 
 # Codes that OpenAI sends and agents act on, though its types do not list them.
 _UNLISTED_CODES = ("context_length_exceeded", "insufficient_quota", "invalid_api_key")
 
-# OpenAI sends these two, though its types do not list them; the last is ours.
-_UNLISTED_FIELDS = {"error", "store", "x-legato-end"}
+# OpenAI sends these, though its types do not list them; the last is ours.
+_UNLISTED_FIELDS = {
+    "ResponseErrorEvent.error",
+    "Response.store",
+    "ResponseCustomToolCall.status",
+    "ResponseUsage.x-legato-end",
+}
 
 
 def read_events(stream: bytes) -> list[dict[str, Any]]:
@@ -54,18 +60,7 @@ def check_type(types: TypeAdapter[Any], given: dict[str, Any]) -> None:
     if failure and failure["code"] in _UNLISTED_CODES:
         given = json.loads(json.dumps(given).replace(f'"{failure["code"]}"', '"server_error"'))
     read = types.validate_python(given, strict=True)
-    assert set(_unknown_fields(read)) <= _UNLISTED_FIELDS
-
-
-def _unknown_fields(part: object) -> Iterator[str]:
-    """Yields the fields that the types do not have, however deep they are."""
-    if isinstance(part, BaseModel):
-        yield from part.model_extra or ()
-        for name in type(part).model_fields:
-            yield from _unknown_fields(getattr(part, name))
-    elif isinstance(part, list):
-        for each in part:
-            yield from _unknown_fields(each)
+    assert set(unknown_fields(read)) - _UNLISTED_FIELDS == set()
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
