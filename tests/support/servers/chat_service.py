@@ -63,7 +63,9 @@ class ScriptedChatService(ChatServiceServicer):
 
     def Stream(self, request: StreamRequest, context: Any) -> Iterator[StreamResponse]:
         self._admit(request, context)
-        context.add_callback(lambda: None if self.may_end.is_set() else self._cancel())
+        if not context.add_callback(lambda: None if self.may_end.is_set() else self._cancel()):
+            # It was over before it came here.
+            self._cancel()
         yield from self.pieces
         self.may_end.wait()
 
