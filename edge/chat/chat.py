@@ -199,6 +199,8 @@ class Chat:
                 has_unusual_names=body.has_unusual_names,
             )
         )
+        if body.kept_thinking_turns is not None:
+            request.open.kept_thinking_turns = body.kept_thinking_turns
         # Not before, since a message inside another is a copy.
         request.open.messages_json = body.messages_json
         request.open.tools_json = body.tools_json

@@ -81,6 +81,8 @@ class ChatBody(Struct):
     shows_reasoning: bool | None = None
     # Whether a stream is padded; None: the client said nothing.
     pads_stream: bool | None = None
+    # Of so many of the last turns models get back what they thought; None: of all.
+    kept_thinking_turns: int | None = None
 
 
 _body_decoder = msgspec.json.Decoder(Body)
