@@ -173,7 +173,7 @@ class MessageAnswer(_Answer):
     role: Literal["assistant"]
     model: Annotated[str, Meta(description="The class that served.")]
     content: list[AnswerText | AnswerThinking | AnswerRedactedThinking | AnswerCall]
-    stop_reason: Literal["end_turn", "max_tokens", "tool_use", "refusal"]
-    stop_sequence: None
+    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
+    stop_sequence: Annotated[str | None, Meta(description="The stop that ended the answer, if its provider tells.")]
     usage: MessageUsage
     context_management: dict[str, Any] | UnsetType = UNSET

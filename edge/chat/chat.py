@@ -249,6 +249,8 @@ class Chat:
         self._request.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
+        if finished.stop_sequence:
+            self._reply.record_stop(finished.stop_sequence)
         await self._report_end(finished.finish_reason, finished.usage, basis, end)
         return end
 
@@ -301,16 +303,15 @@ class Chat:
         if not self._delivery.is_under_way:
             # Otherwise it is settled when that has ended, like an answer that is not streamed.
             self._settle(end)
-        if self._reply.is_open:
-            self._edge.metrics.refused(error.reason, self._hold.api)
-            self._count_failure(error.reason)
-            self._admitted.step_timer.refused(error)
-            await self._reply.fail(error)
-            return
-        if self._claim is not None:
+        if self._claim is not None and not self._reply.is_open:
             # A client that retries at once, at any edge, must find its idempotency key free.
             await self._edge.metering.acknowledged(self._hold.request_id)
-        raise error
+        if not self._reply.takes_failure(error):
+            raise error
+        self._edge.metrics.refused(error.reason, self._hold.api)
+        self._count_failure(error.reason)
+        self._admitted.step_timer.refused(error)
+        await self._reply.fail(error)
 
     def _settle(self, end: "metering_pb.End.ValueType") -> None:
         """Charges what was delivered, or nothing if nothing was. Does nothing if the hold is settled already."""

@@ -499,9 +499,12 @@ class Finished(_message.Message):
     USAGE_SOURCE_FIELD_NUMBER: _builtins.int
     CITATIONS_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
+    STOP_SEQUENCE_FIELD_NUMBER: _builtins.int
     finish_reason: _builtins.str
     """One of OpenAI's: stop, length, tool_calls, content_filter."""
     usage_source: Global___UsageSource.ValueType
+    stop_sequence: _builtins.str
+    """The stop of the request that was met, with `stop`. Empty: none, or the provider does not tell."""
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     @_builtins.property
@@ -520,10 +523,11 @@ class Finished(_message.Message):
         usage_source: Global___UsageSource.ValueType = ...,
         citations: _abc.Iterable[Global___Citation] | None = ...,
         calls: _abc.Iterable[_model_call_pb2.ModelCall] | None = ...,
+        stop_sequence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "citations", b"citations", "finish_reason", b"finish_reason", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "citations", b"citations", "finish_reason", b"finish_reason", "stop_sequence", b"stop_sequence", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,6 +25,7 @@ from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.providers.matched_stop import stop_sequence_of
 from services.router.reasoning.answer_seals import AnswerSeals
 from services.router.schema.thoughts import Thought
 
@@ -378,6 +379,7 @@ class Relay:
         )
         return Finished(
             finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)),
+            stop_sequence=stop_sequence_of(self._finish_reason),
             usage=counted,
             usage_source=USAGE_SOURCE_PROVIDER if is_told else USAGE_SOURCE_COUNTED,
         )

@@ -9,6 +9,7 @@ from msgspec import Raw
 from services.router.providers.answer import ProviderAnswer, read_text_of_object, total
 from services.router.providers.base import UNREADABLE, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.providers.matched_stop import MatchedStop
 from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 from services.router.schema.tools import ToolCallFragment
 
@@ -52,18 +53,21 @@ class _Block(msgspec.Struct, gc=False):
     input: Raw = Raw()
 
 
+class _Stopped(msgspec.Struct, gc=False):
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+
+
 class _Delta(msgspec.Struct, gc=False):
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
     partial_json: str | None = None
-    stop_reason: str | None = None
 
 
-class _Whole(msgspec.Struct, gc=False):
+class _Whole(_Stopped, gc=False):
     type: str = ""
     content: list[_Block] = []
-    stop_reason: str | None = None
     usage: Raw = Raw()
     error: Raw = Raw()
 
@@ -94,6 +98,7 @@ class _OutputTokens(msgspec.Struct, gc=False):
 _events = msgspec.json.Decoder(_Event)
 _blocks_of_events = msgspec.json.Decoder(_Block)
 _deltas = msgspec.json.Decoder(_Delta)
+_stopped = msgspec.json.Decoder(_Stopped)
 _wholes = msgspec.json.Decoder(_Whole)
 _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
@@ -129,7 +134,7 @@ class MessageAnswer(ProviderAnswer):
             self._end_block(index)
         self.think("".join(block.thinking or "" for block in whole.content))
         self._add_usage(whole.usage)
-        self._stop(whole.stop_reason)
+        self._stop(whole)
         if self.is_traced:
             self._note_model(body)
 
@@ -149,7 +154,7 @@ class MessageAnswer(ProviderAnswer):
                 self._note_model(event.message)
         elif event.type == "message_delta":
             self._add_usage(event.usage)
-            self._stop(_deltas.decode(event.delta).stop_reason)
+            self._stop(_stopped.decode(event.delta))
         elif event.type == "message_stop":
             self.is_over = True
         elif event.type == "error":
@@ -195,9 +200,11 @@ class MessageAnswer(ProviderAnswer):
         if arguments is not None:
             self.call(ToolCallFragment(index, arguments=arguments))
 
-    def _stop(self, reason: str | None) -> None:
-        if reason:
-            self.finish(_FINISH_REASONS.get(reason, "stop"))
+    def _stop(self, told: _Stopped) -> None:
+        if told.stop_reason == "stop_sequence" and told.stop_sequence:
+            self.finish(MatchedStop(told.stop_sequence))
+        elif told.stop_reason:
+            self.finish(_FINISH_REASONS.get(told.stop_reason, "stop"))
 
     def _add_usage(self, usage: Raw) -> None:
         get = self._count(usage, _usages).get

@@ -10,10 +10,10 @@ from services.chassis.sentence import Sentence
 from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
-from services.router.providers.google_signatures import NO_SIGNATURE, needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
+from services.router.providers.translation.google_signatures import NO_SIGNATURE, needs_signatures
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import EFFORT_TOKENS, Parameters

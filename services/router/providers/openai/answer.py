@@ -12,6 +12,7 @@ from msgspec import Raw
 from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer, read_text_of_object
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.providers.matched_stop import finish_reason_of
 from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import ToolCallFragment
 
@@ -59,6 +60,9 @@ class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
     message: _Message | None = None
     finish_reason: str | None = None
+    # Which stop was met, by vLLM and by SGLang.
+    stop_reason: Raw = ABSENT
+    matched_stop: Raw = ABSENT
     # Moonshot's place for usage.
     usage: Raw = ABSENT
 
@@ -162,7 +166,7 @@ class CompletionAnswer(ProviderAnswer):
         if message is not None:
             self._read(message)
         if choice.finish_reason:
-            self.finish(choice.finish_reason)
+            self.finish(finish_reason_of(choice.finish_reason, choice.stop_reason, choice.matched_stop))
 
     def _read_whole(self, body: bytes) -> None:
         completion = _completions.decode(body)
@@ -172,7 +176,7 @@ class CompletionAnswer(ProviderAnswer):
             raise ProviderError("sent an answer without a message")
         self._read(choice.message)
         # Some servers omit the reason; a whole answer is complete without it.
-        self.finish(choice.finish_reason or "stop")
+        self.finish(finish_reason_of(choice.finish_reason or "stop", choice.stop_reason, choice.matched_stop))
 
     def _read_error_or_usage(self, completion: _Completion, data: bytes) -> None:
         error = completion.error

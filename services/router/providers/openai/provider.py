@@ -14,7 +14,6 @@ from msgspec import Raw
 from services.router.providers.answer import ProviderAnswer
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.errors.lessons import OPENAI, Lesson
-from services.router.providers.google_signatures import needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.known_hosts import host_of
@@ -22,6 +21,7 @@ from services.router.providers.openai.message_dialects import shorten_call_ids, 
 from services.router.providers.openai.parameters import adapt
 from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
 from services.router.providers.translation.conversion import merged
+from services.router.providers.translation.google_signatures import needs_signatures
 from services.router.reasoning.restoring import NOTHING, TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import OPEN_MODELS, Parameters

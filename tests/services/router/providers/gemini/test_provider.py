@@ -8,7 +8,7 @@ import pytest
 from services.chassis.errors import LegatoError
 from services.router.providers.base import CannotDo, ProviderCall, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
-from services.router.providers.google_signatures import NO_SIGNATURE
+from services.router.providers.translation.google_signatures import NO_SIGNATURE
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
