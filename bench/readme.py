@@ -75,7 +75,7 @@ def _texts(figures: Figures) -> Iterator[tuple[Path, str, str]]:
     """Yields the tables that these figures suffice for."""
     measured = {row.measurement for row in figures.rows}
     if set(_targets(figures)) - {RELAY, ON_SQLITE, ON_POSTGRESQL}:
-        yield README, SUMMARY, _text(figures, HEADLINES)
+        yield README, SUMMARY, f"{INTRODUCTION}\n\n{_text(figures, HEADLINES)}"
         yield PAGE, PEERS, _text(figures, [*BESIDE_OTHERS, *map(_goal, BESIDE_PEERS)])
     elif measured.issuperset(case.name for case in agents.CASES):
         yield PAGE, AGENTS, _text(figures, [*PROMPTS, *map(_goal, OF_PROMPTS)])
@@ -111,6 +111,9 @@ _MEMORY: Final = _line("Memory, idle, MiB", FOOTPRINT, "idle MiB")
 _CHAT: Final = _line("CPU ms a short chat, 64 at once", MANY.name, "CPU ms a chat")
 _CHUNK: Final = _line("CPU µs a chunk, 10 slow streams", SLOW_10.name, "CPU µs a chunk")
 
+INTRODUCTION: Final = """\
+The prompts are those of agents: 20 turns each, which grow from 30 to 300 KB, with 12 tools. Most of the other gateways
+check no key here, and none holds credit."""
 # What a newcomer sees: short, and of what agents send first.
 HEADLINES: Final = (
     _line("10 agents at work: CPU ms a turn", TEN_AGENTS.name, _TURN),

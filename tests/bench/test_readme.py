@@ -15,6 +15,7 @@ from bench.measurements.promises import BESIDE_PEERS, OF_CHATS, OF_PROMPTS, verd
 from bench.readme import (
     AGENTS,
     DETAILS,
+    INTRODUCTION,
     PAGE,
     PANELS,
     PEERS,
@@ -97,7 +98,9 @@ def test_run_with_agents_writes_their_table(root: Path) -> None:
 
 def test_run_with_peers_writes_what_a_newcomer_sees_first(root: Path) -> None:
     update(figures_of(made_up(0.5, TARGETS, (*agents.CASES, MANY, SLOW_10))), root)
-    lines = block(root / README, SUMMARY).splitlines()
+    introduction, table = block(root / README, SUMMARY).split("\n\n")[:2]
+    assert introduction == INTRODUCTION
+    lines = table.splitlines()
     assert lines[0] == f"|  | {' | '.join(TARGETS)} | Aim |"
     assert "| CPU ms a short chat, 64 at once | 0.25 | 0.25 | 0.25 | 2 | 2 |  |" in lines
     written = block(root / PAGE, PEERS)
