@@ -1,9 +1,10 @@
 """The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
-from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Final
+
+from msgspec import Struct
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
@@ -18,6 +19,7 @@ from edge.chat.chat_metrics import OPERATION, OUTCOMES, StepTimer
 from edge.chat.delivery import PieceDelivery
 from edge.chat.edge_state import EdgeState
 from edge.chat.reply import Reply
+from edge.chat.router_affinity import affinity_of
 from edge.chat.running_request import RunningRequest
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
@@ -61,8 +63,7 @@ STAGES_AFTER: Final = {
 _FAILED_ENDS: Final = {metering_pb.END_CLIENT_GONE: CLIENT_GONE, metering_pb.END_CREDIT_SPENT: CREDIT_SPENT}
 
 
-@dataclass(slots=True)
-class AdmittedRequest:
+class AdmittedRequest(Struct):
     """An admitted chat, with what it was granted."""
 
     principal: Principal
@@ -155,7 +156,8 @@ class Chat:
         self._request.arrived_at_s = step_timer.began_s
         self._enter(ChatStage.ROUTING)
         self._reply.keep_alive()
-        call, response = await self._route(self._opening(grant))
+        affinity = affinity_of(self._admitted.principal.account_id, body.messages_json)
+        call, response = await self._route(self._opening(grant), affinity)
         # The answer has begun, so no other router will be asked.
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
@@ -194,8 +196,11 @@ class Chat:
                 tells_acceptance=self._hold.tells_acceptance,
                 prompt_cache_key_digest=body.prompt_cache_key_digest,
                 shows_reasoning=body.shows_reasoning,
+                has_unusual_names=body.has_unusual_names,
             )
         )
+        if body.kept_thinking_turns is not None:
+            request.open.kept_thinking_turns = body.kept_thinking_turns
         # Not before, since a message inside another is a copy.
         request.open.messages_json = body.messages_json
         request.open.tools_json = body.tools_json
@@ -204,9 +209,10 @@ class Chat:
             request.open.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
         return request
 
-    async def _route(self, opening: router.ChatRequest) -> tuple[ChatCall, router.ChatResponse]:
-        """Calls the least loaded router; retries once on another if that one is lost before its first response."""
-        replica = self._edge.routers.least_loaded()
+    async def _route(self, opening: router.ChatRequest, affinity: str) -> tuple[ChatCall, router.ChatResponse]:
+        """Calls the least loaded router, or the one that a big prompt prefers; retries once on another if that one is
+        lost before its first response."""
+        replica = self._edge.routers.least_loaded(affinity=affinity)
         try:
             self._call = call = replica.chat(opening, self._delivery)
             failpoints.hit("edge.routed")
@@ -226,6 +232,8 @@ class Chat:
                 self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
+                pads = self._body.pads_stream
+                self._reply.is_padded = response.started.pads_streams if pads is None else pads
                 self._request.started = response.started
             if response.contents or response.tool_calls or response.reasoning or response.HasField("finished"):
                 return response

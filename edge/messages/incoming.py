@@ -42,6 +42,9 @@ class MessagesChat(HttpChat):
         memory.grow_to(len(body))
         return body
 
+    def complete(self, body: ChatBody) -> None:
+        body.kept_thinking_turns = self._rendered.kept_turns
+
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
         edge, request_id, form = self._edge, self.request_id, self._rendered.form
         ignored = (*unknown_betas(self.scope["headers"]), *self._rendered.ignored, *body.ignored)
@@ -68,6 +71,8 @@ class WholeMessageReply(WholeHttpReply):
 
 
 class EventReply(StreamedHttpReply):
+    has_padding_field = False
+
     def __init__(
         self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:
@@ -78,6 +83,9 @@ class EventReply(StreamedHttpReply):
         self._message_events.stop_sequence = sequence
 
     def write_packed(self, packed: bytes) -> None:
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         self._writer.write(self._message_events.packed(packed))
 
 

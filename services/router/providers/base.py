@@ -1,6 +1,6 @@
 """The interface between providers and the rest of the router."""
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw
 
+from legato_protos.router.v1.router_pb2 import Citation
 from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
@@ -20,7 +21,7 @@ from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
 from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment, Tools
-from services.rules.usage import COLUMNS, Usage, message_of, with_bounded_parts
+from services.rules.usage import COLUMNS, with_bounded_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,10 @@ class ProviderCall:
     is_traced: bool = False
     # Whether the answer is to tell what the model thinks in its vendor's terms, though no tools are offered.
     keeps_thoughts: bool = False
+    # Whether a function has a name that not all vendors take.
+    has_unusual_names: bool = False
+    # The client's names of functions, by those that the model is told in their place. Set when it is sent.
+    tool_names: Mapping[str, str] = field(default_factory=dict)
     # Called whenever the whole request has been sent.
     on_sent: Callable[[], None] | None = None
     # Is offered what is read once the answer has begun; None if the provider's pieces are not those of the answer.
@@ -156,8 +161,7 @@ class ProviderCall:
         self.parameters = others.with_fields({"stop": Raw(msgspec.json.encode(kept))} if kept else {})
 
 
-@dataclass(slots=True)
-class ProviderUsage:
+class ProviderUsage(msgspec.Struct):
     """The usage reported by the provider; None, which is not zero, for missing or implausible counts."""
 
     prompt_tokens: int | None
@@ -174,20 +178,18 @@ class ProviderUsage:
     def charged(self, prompt_tokens: int, completion_tokens: int) -> usage_pb2.Usage:
         """Returns what is charged, with our own counts where the provider's are missing or zero: neither a prompt nor
         an output is empty. A part has no more tokens than the whole."""
-        counts = {name: getattr(self, name) or 0 for name in COLUMNS}
-        counts["prompt_tokens"] = self.prompt_tokens or prompt_tokens
-        counts["completion_tokens"] = self.completion_tokens or completion_tokens
-        return message_of(with_bounded_parts(Usage(**counts)))
+        own = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        counts = with_bounded_parts([getattr(self, name) or own.get(name, 0) for name in COLUMNS])
+        return usage_pb2.Usage(**dict(zip(COLUMNS, counts, strict=True)))
 
 
-@dataclass(slots=True, repr=False)
-class Piece:
+class Piece(msgspec.Struct):
     """The content of one read from the provider. Texts precede the tool calls."""
 
-    contents: list[str] = field(default_factory=list)
+    contents: list[str] = msgspec.field(default_factory=list)
     # The texts are a refusal.
     refuses: bool = False
-    tool_calls: list[ToolCallFragment] = field(default_factory=list)
+    tool_calls: list[ToolCallFragment] = msgspec.field(default_factory=list)
     # Reasoning: counted, never shown.
     hidden: str = ""
     finish_reason: str | None = None
@@ -199,6 +201,11 @@ class Piece:
     thoughts_before: Sequence[Thought] = ()
     # With the last: what it thought after its last call, or its last text of such an answer.
     thoughts: Sequence[Thought] = ()
+    # With the last: what the answer cites, as its vendor says.
+    citations: Sequence[Citation] = ()
+
+    # It has what the model said.
+    __repr__ = object.__repr__
 
     def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:
         """Makes this the last piece of its answer."""

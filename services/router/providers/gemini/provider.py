@@ -7,10 +7,11 @@ from typing import ClassVar
 import msgspec
 from msgspec import Raw
 
-from services.chassis.sentence import Sentence
-from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
+from services.router.providers.answer import ProviderAnswer
+from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.gemini.grounded_answer import GroundedAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
@@ -41,7 +42,6 @@ _EFFORT_NAMES = ("reasoning_effort", "reasoning")
 # The largest number of tokens for thinking that all models with such a number take.
 MOST_BUDGET_TOKENS = 24_576
 
-_FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 
 
@@ -51,6 +51,7 @@ class GeminiProvider(HttpProvider):
     lessons = lessons.GEMINI
     versions = ("v1", "v1beta")
     platforms: ClassVar[Mapping[str, tuple[str, ...]]] = {VERTEX: ()}
+    tool_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
     flags = ("always_max_tokens",)
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
@@ -58,6 +59,10 @@ class GeminiProvider(HttpProvider):
         self._name = route.name
         self._is_vertex = route.platform == VERTEX
         super().__init__(route, timeouts)
+
+    def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
+        # Nothing else cites, and most answers' texts need not be kept.
+        return GroundedAnswer if "tools" in self._extra else ContentAnswer
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         # Not in the URL, as URLs are logged on the way.
@@ -208,8 +213,6 @@ def _not_sent(parameters: Parameters, ours: Mapping[str, object], sent: Mapping[
 
 
 def _declaration(function: Function) -> dict[str, object]:
-    if not _FUNCTION_NAME.fullmatch(function.name):
-        raise CannotDo(Sentence("function_name_first"), "tools")
     declaration: dict[str, object] = {"name": function.name}
     if function.description:
         declaration["description"] = function.description

@@ -1,11 +1,12 @@
 """Calls a provider's server over HTTP, and reads its answer, whole or as server-sent events."""
 
 import asyncio
+import re
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar, Final, cast
 from urllib.parse import quote, urlencode
@@ -41,6 +42,7 @@ from services.router.providers.http.sse import EventReader
 from services.router.providers.http.stream import Stream
 from services.router.providers.http.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
+from services.router.providers.translation.tool_names import rename_tools
 from services.router.reasoning.gathering import GatheredThoughts
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import Parameters
@@ -73,6 +75,8 @@ class HttpProvider(ABC):
     most_lessons: ClassVar[int] = 3
     # Clouds that have its models at addresses of their own, each with its versions.
     platforms: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    # The names that functions may have.
+    tool_name: ClassVar[re.Pattern[str]] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     # Keys of the routes file that are true or false.
     flags: ClassVar[tuple[str, ...]] = ()
 
@@ -167,6 +171,8 @@ class HttpProvider(ABC):
         """Yields the pieces of the answer. Closing the generator closes the connection."""
         if "stop" in call.parameters.fields:
             call.leave_out_stops(self._refuses_stop)
+        if call.has_unusual_names and not call.tool_names:
+            call.tool_names = await convert(call, partial(rename_tools, accepted=self.tool_name))
         loop = asyncio.get_running_loop()
         total_s = self._timeouts.total_s
         begun_by_s = loop.time() + min(total_s, call.patience_s or total_s)
@@ -177,6 +183,7 @@ class HttpProvider(ABC):
         streams, sink, is_traced, tells_thoughts = call.stream, call.sink, call.is_traced, call.keeps_thoughts
         thoughts = GatheredThoughts() if tells_thoughts or call.tools.json else None
         answer, buffer = self._answer_type(call)(), AnswerBuffer(self._budget)
+        answer.tool_names = call.tool_names
         # It refers to the prompt, which is not needed any more.
         del call
         answer.is_traced, answer.thoughts, answer.tells_thoughts = is_traced, thoughts, tells_thoughts
