@@ -56,7 +56,7 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
     platform = _read_platform(table, kind, host)
     versions = KINDS[kind].platforms.get(platform, KINDS[kind].versions)
     region = read_region(table, base_url)
-    credentials = read_credentials(table, keys, region or region_of_address(base_url) or "", host)
+    credentials = read_credentials(table, keys, region.lower() or region_of_address(base_url) or "", host)
     api_key, api_key_file = keys.read(table, is_needed=bool(KINDS[kind].versions) and credentials is None)
     key_header = table.choose("api_key_header", _KEY_HEADERS, "")
     if credentials is not None and (api_key or api_key_file or key_header):

@@ -38,7 +38,6 @@ from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBud
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.aws_events import AWS_EVENT_STREAM, AwsEventReader
 from services.router.providers.http.object_limit import check_objects
-from services.router.providers.http.sse import EventReader
 from services.router.providers.http.stream import Stream
 from services.router.providers.http.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
@@ -188,14 +187,15 @@ class HttpProvider(ABC):
         del call
         answer.is_traced, answer.thoughts, answer.tells_thoughts = is_traced, thoughts, tells_thoughts
         try:
-            if not _is_stream(connection, streams=streams):
+            media_type = _media_type(connection.response.header(b"content-type"))
+            if not _is_stream(media_type, streams=streams):
                 await _read_whole(connection, answer, buffer)
                 yield answer.pieces.popleft()
                 while answer.pieces:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            events = _open_reader(connection)
+            events = AwsEventReader() if media_type == AWS_EVENT_STREAM else None
             stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink, events)
             arrived = stream.arrived_piece()
             if arrived is None:
@@ -335,15 +335,9 @@ def _failure_of(error: Interrupted) -> ProviderError:
     return (ServerRefused if isinstance(error, ConnectionRefused) else ProviderError)(str(error))
 
 
-def _is_stream(connection: AnswerConnection, *, streams: bool) -> bool:
+def _is_stream(media_type: str, *, streams: bool) -> bool:
     """Returns whether the response is a stream, by its content type: some servers ignore the `stream` parameter."""
-    media_type = _media_type(connection.response.header(b"content-type"))
     return media_type != "application/json" if streams else media_type == "text/event-stream"
-
-
-def _open_reader(connection: AnswerConnection) -> EventReader | AwsEventReader:
-    is_of_amazon = _media_type(connection.response.header(b"content-type")) == AWS_EVENT_STREAM
-    return AwsEventReader() if is_of_amazon else EventReader()
 
 
 @lru_cache

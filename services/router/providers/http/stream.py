@@ -39,13 +39,13 @@ class Stream:
         answer: ProviderAnswer,
         buffer: AnswerBuffer,
         sink: PieceSink | None = None,
-        events: EventReader | AwsEventReader | None = None,
+        events: AwsEventReader | None = None,
     ) -> None:
         """`sink` is offered nothing before the first piece, and nothing at all if it is None. `events` reads another
         framing than that of server-sent events."""
         self._connection = connection
         self._idle_s = idle_s
-        self._events = events or EventReader()
+        self._events: EventReader | AwsEventReader = EventReader() if events is None else events
         self._answer = answer
         self._buffer = buffer
         self._sink = sink
