@@ -39,6 +39,7 @@ from edge.wire.request_fields import (
     Message,
     Moderation,
     ModerationPolicy,
+    PlainMessage,
     Reasoning,
     ResponseFormatField,
     TextPart,
@@ -101,6 +102,7 @@ _list_decoder = msgspec.json.Decoder(list[Raw])
 _content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Content)
 _part_decoder = msgspec.json.Decoder(TextPart)
 _tool_call_decoder = msgspec.json.Decoder(ToolCall)
+_plain_decoder = msgspec.json.Decoder(Annotated[list[PlainMessage], Meta(min_length=1, max_length=MOST_ELEMENTS)])
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _tool_decoder = msgspec.json.Decoder(ToolDefinition)
 _tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool | ForcedCustomTool | AllowedToolsChoice] = (
@@ -277,6 +279,9 @@ def _check_kind(tool: ToolCall | ToolDefinition, name: str) -> None:
 async def _check_messages(messages: Raw, yielder: Yielder) -> _Marks:
     if not messages or messages == NULL:
         raise invalid(Sentence("messages_missing"), "messages")
+    if _are_plain(messages):
+        await yielder.spend(len(memoryview(messages)))
+        return False
     raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
         raise invalid(Sentence("messages_empty"), "messages")
@@ -306,6 +311,16 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> _Marks:
             check_count(elements, f"{name}.content")
             await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, marks.check_part)
     return marks
+
+
+def _are_plain(messages: Raw) -> bool:
+    """Returns whether the messages are nothing but valid roles and texts, as in most chats: one pass says so. What is
+    otherwise wrong or right with them takes two more."""
+    try:
+        plain = _plain_decoder.decode(messages)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return all(memoryview(message.content)[0] == _QUOTE for message in plain)
 
 
 def check_count(elements: int, name: str) -> None:

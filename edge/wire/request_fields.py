@@ -83,6 +83,14 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
     refusal: str | None = None
 
 
+class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
+    """A role and a text, and nothing else, as most messages have."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    # A string.
+    content: Raw
+
+
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
 

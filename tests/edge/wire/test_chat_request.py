@@ -28,6 +28,36 @@ def test_messages_and_tools_keep_their_bytes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"role": "user", "content": 5}, "messages[1].content"),
+        ({"role": "user", "content": None}, "messages[1].content"),
+        ({"role": "user"}, "messages[1]"),
+        ({"role": "owner", "content": "x"}, "messages[1].role"),
+        ({"role": "tool", "content": "x"}, "messages[1]"),
+        ({"role": "assistant", "content": None}, "messages[1].content"),
+        ({"content": "x"}, "messages[1]"),
+    ],
+)
+def test_message_among_plain_ones_is_refused_by_its_place(message: dict[str, Any], param: str) -> None:
+    assert refusal_of(messages=[USER, message, USER]).param == param
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [{"type": "text", "text": "x"}]},
+        {"role": "user", "content": "x", "name": "ann"},
+        {"role": "developer", "content": "x", "other": [1, 2]},
+        {"role": "assistant", "content": None, "refusal": "x"},
+        {"role": "tool", "content": "x", "tool_call_id": "call_1"},
+    ],
+)
+def test_message_among_plain_ones_may_be_any_other(message: dict[str, Any]) -> None:
+    assert json.loads(decode(messages=[USER, message]).messages_json) == [USER, message]
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"model": 5}, "model"),
