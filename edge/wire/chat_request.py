@@ -281,7 +281,7 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> _Marks:
         raise invalid(Sentence("messages_missing"), "messages")
     if _are_plain(messages):
         await yielder.spend(len(memoryview(messages)))
-        return False
+        return _Marks()
     raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
         raise invalid(Sentence("messages_empty"), "messages")
