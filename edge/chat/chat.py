@@ -1,9 +1,10 @@
 """The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
-from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Final
+
+from msgspec import Struct
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
@@ -62,8 +63,7 @@ STAGES_AFTER: Final = {
 _FAILED_ENDS: Final = {metering_pb.END_CLIENT_GONE: CLIENT_GONE, metering_pb.END_CREDIT_SPENT: CREDIT_SPENT}
 
 
-@dataclass(slots=True)
-class AdmittedRequest:
+class AdmittedRequest(Struct):
     """An admitted chat, with what it was granted."""
 
     principal: Principal

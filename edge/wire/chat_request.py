@@ -160,7 +160,9 @@ def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     decoded, others = decode_known(body, _strict_decoder, _body_decoder)
     if decoded.service_tier in _usual_tiers:
         decoded.service_tier = ABSENT
-    others += [name for name in _IGNORED if present(getattr(decoded, name))]
+    for name in _IGNORED:
+        if (given := getattr(decoded, name)) and present(given):
+            others.append(name)
     return decoded, tuple(others)
 
 
