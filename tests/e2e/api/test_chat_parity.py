@@ -13,6 +13,7 @@ from services.router.prompts.tokens import count
 from services.rules.usage import counts_of
 from tests.e2e.chats import QUESTION, RAIN, WEATHER
 from tests.e2e.transports import Failure, OverHttp, OverRpc, Told, Transport
+from tests.support.forwarded_parameters import FORWARDED
 from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
 from tests.support.waiting import wait_until
@@ -174,6 +175,7 @@ SERVED: Final = {
             {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}
         ],
     ),
+    "each parameter": Case(FORWARDED),
     "reasoning": Case({"reasoning_effort": "low", "verbosity": "high"}),
     "reasoning that is shown": Case({"include_reasoning": True}, (Reply(reasoning=["So", " it is."]),)),
     "reasoning that is not shown": Case(replies=(Reply(reasoning=["So", " it is."]),)),
@@ -189,7 +191,6 @@ SERVED: Final = {
         },
         (CALLING,),
     ),
-    "parameters of open models": Case({"top_k": 5, "min_p": 0.25, "repetition_penalty": 1.5}),
     "words for a chat template": Case({"chat_template_kwargs": {"enable_thinking": False, "depth": [1, 2.5, None]}}),
     "pages that are cited": Case(replies=(Reply(contents=RAIN, annotations=[CITED]),)),
     "a padded stream": Case({"stream_options": {"include_obfuscation": True}}, (Reply(contents=RAIN),)),

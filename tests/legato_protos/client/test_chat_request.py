@@ -29,10 +29,12 @@ from legato_protos.client.chat_request import (
     tool_result,
     user,
 )
+from tests.support.forwarded_parameters import FORWARDED
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 40}}}
 SCHEMA_JSON = '{"type":"object","properties":{"city":{"type":"string","maxLength":40}}}'
 EVERYTHING: ChatOptions = {
+    **cast(ChatOptions, FORWARDED),
     "model": "mezzo",
     "tools": [function("weather", "Of a city", SCHEMA, strict=True)],
     "tool_choice": "weather",
@@ -40,18 +42,10 @@ EVERYTHING: ChatOptions = {
     "response_format": json_schema("answer", SCHEMA, strict=True),
     "max_tokens": 7,
     "temperature": 0.0,
-    "top_p": 0.5,
     "stop": "END",
     "seed": 0,
-    "presence_penalty": -1.0,
-    "frequency_penalty": 1.0,
     "logit_bias": {"50256": -100.0},
-    "top_k": 40,
-    "min_p": 0.1,
-    "repetition_penalty": 1.1,
-    "reasoning_effort": "low",
     "reasoning": Reasoning(max_tokens=1_000, enabled=True),
-    "verbosity": "high",
     "prompt_cache_key": "ann",
     "include_reasoning": True,
     "include_obfuscation": False,
