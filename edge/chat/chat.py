@@ -196,6 +196,7 @@ class Chat:
                 tells_acceptance=self._hold.tells_acceptance,
                 prompt_cache_key_digest=body.prompt_cache_key_digest,
                 shows_reasoning=body.shows_reasoning,
+                has_unusual_names=body.has_unusual_names,
             )
         )
         # Not before, since a message inside another is a copy.
@@ -229,6 +230,8 @@ class Chat:
                 self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
+                pads = self._body.pads_stream
+                self._reply.is_padded = response.started.pads_streams if pads is None else pads
                 self._request.started = response.started
             if response.contents or response.tool_calls or response.reasoning or response.HasField("finished"):
                 return response

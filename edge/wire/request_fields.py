@@ -139,9 +139,11 @@ class ResponseFormatField(Struct):
 
 
 class StreamOptions(Struct):
-    """Accepted and ignored: a stream always ends with its usage."""
+    """The form of a stream, which always ends with its usage."""
 
     include_usage: bool | None = None
+    # Whether random characters hide the sizes of its pieces.
+    include_obfuscation: bool | None = None
 
 
 class ModerationRule(Struct):
@@ -208,6 +210,7 @@ class Body(ForwardedFields):
     reasoning: Reasoning | None = None
     include_reasoning: bool | None = None
     logit_bias: Raw = ABSENT
+    chat_template_kwargs: Raw = ABSENT
     response_format: Raw = ABSENT
     tools: Raw = ABSENT
     tool_choice: Raw = ABSENT

@@ -134,7 +134,7 @@ def test_sampling_goes_on_and_nothing_else_does() -> None:
         "verbosity": "low", "logit_bias": {"50256": -100},
     }  # fmt: skip
     assert body.ignored == ("api_base", "prediction", "service_tier")
-    assert not body.shows_reasoning
+    assert (body.shows_reasoning, body.pads_stream) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,21 @@ def test_reasoning_is_shown_where_it_is_asked_for(
 ) -> None:
     body = decode(**fields)
     assert (body.shows_reasoning, body.ignored) == (is_shown, ignored)
+
+
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_stream_is_padded_as_the_client_says(wanted: bool | None) -> None:
+    assert decode(stream_options={"include_usage": True, "include_obfuscation": wanted}).pads_stream is wanted
+
+
+def test_words_for_a_chat_template_are_passed_on_as_they_are() -> None:
+    body = decode(chat_template_kwargs={"enable_thinking": False, "budget": 1.50})
+    assert body.parameters_json == b'{"chat_template_kwargs":{"enable_thinking": false, "budget": 1.5}}'
+    values: list[Any] = [[], "x", 7]
+    for wrong in values:
+        with pytest.raises(LegatoError) as refusal:
+            decode(chat_template_kwargs=wrong)
+        assert refusal.value.param == "chat_template_kwargs"
 
 
 def test_fields_that_are_not_known_are_named() -> None:
