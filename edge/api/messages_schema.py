@@ -72,7 +72,7 @@ class MessageParam(Struct):
 class CustomTool(Struct, kw_only=True):
     """A function that the model may call; `input_schema` is a JSON schema."""
 
-    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:/-]{1,128}$")]
     input_schema: dict[str, Any]
     type: Literal["custom"] | None = None
     description: str | None = None

@@ -47,6 +47,8 @@ class Reply:
         self._headers: Headers = []
         self._ignored = ignored
         self._ignored_by_model: Sequence[str] = ()
+        # Whether the pieces of a stream are padded; set when the model begins to answer.
+        self.is_padded = False
         # The output limit that was applied, and the number of the attempt that was answered.
         self._started: router.Started | None = None
 

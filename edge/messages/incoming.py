@@ -68,6 +68,8 @@ class WholeMessageReply(WholeHttpReply):
 
 
 class EventReply(StreamedHttpReply):
+    has_padding_field = False
+
     def __init__(
         self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:
@@ -78,6 +80,9 @@ class EventReply(StreamedHttpReply):
         self._message_events.stop_sequence = sequence
 
     def write_packed(self, packed: bytes) -> None:
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         self._writer.write(self._message_events.packed(packed))
 
 

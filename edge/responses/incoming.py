@@ -62,4 +62,7 @@ class ResponseReply(StreamedHttpReply):
         return super().takes_failure(error) or error.reason is Reason.CONTEXT_EXCEEDED
 
     def write_packed(self, packed: bytes) -> None:
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         self._writer.write(self._events.texts(packed[PACKED_HEAD_BYTES:].split(SEPARATOR)))

@@ -106,6 +106,7 @@ async def count_request(messages: Iterable[Message], values_json: Iterable[bytes
             else:
                 slices = text_slices if memoryview(value)[0] == _QUOTE else slices_of_json
                 found_tokens += await _count_value(value, slices, yielder)
+        await yielder.spend(CHARACTERS_PER_TEXT)
     return found_tokens
 
 
@@ -132,13 +133,14 @@ async def _count_value(value: Raw | bytes, slices: Callable[[Raw | bytes], Itera
 def _message_values(message: Message) -> Iterator[str | Raw]:
     """Yields the texts of a message: strings as JSON, which are decoded only when they are counted, since a prompt may
     have megabytes; other values as their JSON."""
-    # Yielded even if empty, as for a part: reading it has a cost.
-    yield message.name or ""
+    if message.name:
+        yield message.name
     if message.tool_call_id:
         yield message.tool_call_id
     content = message.content
     if isinstance(content, list):
         for part in content:
+            # Reading a part has a cost, even if there is nothing in it.
             yield from ("",) if part.text is ABSENT else (part.text,)
             yield from _present(part.cache_control)
     elif content != NULL:

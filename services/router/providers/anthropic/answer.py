@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.answer import ProviderAnswer, read_text_of_object, total
+from services.router.providers.answer import NOTHING, ProviderAnswer, read_text_of_object, total
 from services.router.providers.base import UNREADABLE, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.providers.matched_stop import MatchedStop
@@ -51,6 +51,8 @@ class _Block(msgspec.Struct, gc=False):
     name: str | None = None
     # An object, in a tool call.
     input: Raw = Raw()
+    # Of a text.
+    citations: Raw = Raw()
 
 
 class _Stopped(msgspec.Struct, gc=False):
@@ -63,6 +65,16 @@ class _Delta(msgspec.Struct, gc=False):
     thinking: str | None = None
     signature: str | None = None
     partial_json: str | None = None
+    citation: Raw = Raw()
+
+
+class _Citation(msgspec.Struct, gc=False):
+    """A page that a block of text cites, with its address, or a result that was sent, with its source. Those of
+    documents have neither."""
+
+    title: str | None = None
+    url: str | None = None
+    source: str | None = None
 
 
 class _Whole(_Stopped, gc=False):
@@ -104,6 +116,8 @@ _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 _cache_creations = msgspec.json.Decoder(_CacheCreation)
 _output_tokens = msgspec.json.Decoder(_OutputTokens)
+_citations = msgspec.json.Decoder(_Citation)
+_citation_lists = msgspec.json.Decoder(list[_Citation] | None)
 
 
 class MessageAnswer(ProviderAnswer):
@@ -124,6 +138,8 @@ class MessageAnswer(ProviderAnswer):
         # The texts and signatures of thoughts that are being written, by block index, if they are gathered.
         self._thinking: dict[int, tuple[list[str], list[str]]] = {}
         self._said_characters = 0
+        # Where blocks of text begin, and what they cite, by their index.
+        self._cited: dict[int, tuple[int, list[_Citation]]] = {}
 
     def _read_whole(self, body: bytes) -> None:
         whole = _wholes.decode(body)
@@ -161,6 +177,11 @@ class MessageAnswer(ProviderAnswer):
             raise self._failure(event.error)
 
     def _begin_block(self, index: int, block: _Block) -> None:
+        if block.type == "text":
+            self._cited[index] = self._said_characters, []
+            if block.citations not in NOTHING:
+                with suppress(*UNREADABLE):
+                    self._cited[index][1].extend(_citation_lists.decode(block.citations) or ())
         if block.text:
             self._say(block.text)
         if self.thoughts is not None and block.type == "thinking":
@@ -181,6 +202,10 @@ class MessageAnswer(ProviderAnswer):
         elif delta.signature:
             if index in self._thinking:
                 self._thinking[index][1].append(delta.signature)
+        elif delta.citation not in NOTHING:
+            if index in self._cited:
+                with suppress(*UNREADABLE):
+                    self._cited[index][1].append(_citations.decode(delta.citation))
         elif delta.partial_json and index in self._begun:
             # Blocks of other types, such as Anthropic's own tools, are ignored.
             self._begun[index] = None
@@ -195,6 +220,9 @@ class MessageAnswer(ProviderAnswer):
             texts, signatures = self._thinking.pop(index)
             block = ThinkingBlock("".join(texts), "".join(signatures), self._said_characters)
             self.thoughts.add(block)
+        begin, cited = self._cited.pop(index, (0, ()))
+        for citation in cited:
+            self.cite(begin, self._said_characters, citation.title, citation.url or citation.source)
         # A call without parameters has no input deltas; OpenAI's clients expect an object.
         arguments = self._begun.pop(index, None)
         if arguments is not None:

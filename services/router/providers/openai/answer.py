@@ -17,6 +17,7 @@ from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import ToolCallFragment
 
 _DONE = b"[DONE]"
+_URL_CITATION = "url_citation"
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -54,6 +55,22 @@ class _Message(msgspec.Struct, gc=False):
     # OpenRouter's, beside the text.
     reasoning_details: Raw = ABSENT
     tool_calls: list[_ToolCall] | None = None
+    # Those of servers that search.
+    annotations: Raw = ABSENT
+
+
+class _UrlCitation(msgspec.Struct, gc=False):
+    start_index: int = 0
+    end_index: int = 0
+    title: str | None = None
+    url: str | None = None
+
+
+class _Annotation(_UrlCitation, gc=False):
+    """An annotation, whose fields are in an object, or beside its type as in Responses."""
+
+    type: str = ""
+    url_citation: _UrlCitation | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -120,6 +137,7 @@ _answer_tokens = msgspec.json.Decoder(_AnswerTokens)
 _texts = msgspec.json.Decoder(str)
 _detail_lists = msgspec.json.Decoder(list[Raw] | None)
 _signatures = msgspec.json.Decoder(dict[str, _Signed])
+_annotation_lists = msgspec.json.Decoder(list[_Annotation] | None)
 
 
 class CompletionAnswer(ProviderAnswer):
@@ -206,6 +224,15 @@ class CompletionAnswer(ProviderAnswer):
             self._read_details(message.reasoning_details)
         for call in calls:
             self.call(call)
+        if message.annotations is not ABSENT:
+            self._read_annotations(message.annotations)
+
+    def _read_annotations(self, annotations: Raw) -> None:
+        with suppress(*UNREADABLE):
+            for annotation in _annotation_lists.decode(annotations) or ():
+                if annotation.type == _URL_CITATION:
+                    cited = annotation.url_citation or annotation
+                    self.cite(cited.start_index, cited.end_index, cited.title, cited.url)
 
     def _read_details(self, details: Raw) -> None:
         if self.thoughts is not None:
