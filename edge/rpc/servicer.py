@@ -15,6 +15,7 @@ from edge.chat.endpoint import ChatEndpoint
 from edge.reports.receipt import get_request
 from edge.reports.usage import get_usage
 from edge.rpc.callers import identify, scope_of
+from edge.rpc.ended import ended
 from edge.rpc.message_turns import MessageTurns
 from edge.rpc.relay import ProgramRelay
 from edge.rpc.rpc_chat import RpcChat
@@ -25,7 +26,7 @@ from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.rpc.callers import Context
-from services.chassis.rpc.server import Handlers
+from services.chassis.rpc.methods import Handlers
 
 AnswerT = TypeVar("AnswerT")
 RequestT = TypeVar("RequestT", bound=Message)
@@ -138,7 +139,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         self._running.add(task)
         task.add_done_callback(self._end)
         try:
-            await asyncio.wait((task,))
+            await ended(task)
         except asyncio.CancelledError:
             chat.leave()
             raise
