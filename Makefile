@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests of the service mostly wait, for processes to start and for time to pass, and unit tests for timers; each further
-# process imports all of them. Who has none left takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
+# Tests of the service mostly wait, for processes to start and for time to pass, and unit tests for timers. Workers are
+# forks of the process that has collected the tests: docs/decisions/0127-workers-are-forks.md.
 TEST_PROCESSES ?= 4
 CHECK_PROCESSES ?= 4
 STUBBED := $(shell find protos -name '*.proto')
@@ -115,26 +115,21 @@ check: .venv/dev ## Run lint and the unit tests: no database, no service (a minu
 .PHONY: unit-tests
 unit-tests: .venv/dev
 	@echo "Unit tests ..."
-	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
+	@$(BIN)/pytest -q -m "unit and not long" --workers $(CHECK_PROCESSES)
 
 .PHONY: test
 test: .venv/dev ## Run lint and all tests but the long ones; they start their own databases (README.md has how long)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
-# Compiles whatever the tests import, before four processes would each do it for themselves.
-.venv/compiled: .venv/dev
-	@echo "Compiling what the tests import ..."
-	@$(BIN)/pytest -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
-	@touch $@
-
 # $(call run_tests,MARKERS,FOLDERS_AND_OPTIONS,OPTIONS_OF_SECOND_RUN): what fails runs once more, alone.
-run_tests = $(BIN)/pytest -q -m $(1) -n $(TEST_PROCESSES) --dist worksteal $(2) || { [ $$? -eq 1 ] && \
+WORKERS = --workers $(TEST_PROCESSES)
+run_tests = $(BIN)/pytest -q -m $(1) $(WORKERS) $(2) || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
 	  $(BIN)/pytest -q -m $(1) --last-failed --last-failed-no-failures none $(2) $(3); }
 run_long = $(call run_tests,"long and not apart",$(1))
 
 .PHONY: all-tests
-all-tests: .venv/compiled
+all-tests: .venv/dev
 	@echo "Tests ..."
 	@$(call run_tests,"not long")
 
@@ -143,26 +138,34 @@ all-tests: .venv/compiled
 test-long: test-browser test-campaigns test-deploy test-stores ## Run the tests that `make test` leaves out (half an hour)
 
 .PHONY: test-browser
-test-browser: .venv/compiled ## Judge each state of the console's pages in the look in which `make test` does not
+test-browser: .venv/dev ## Judge each state of the console's pages in the look in which `make test` does not
 	@$(call run_long,tests/console)
 
 .PHONY: test-campaigns
-test-campaigns: .venv/compiled ## Run the short form of each campaign: faults, fuzz, overload, drain, revocation, chaos
+test-campaigns: .venv/dev ## Run the short form of each campaign: faults, fuzz, overload, drain, revocation, chaos
 	@$(call run_long,tests/campaigns)
 
 .PHONY: test-deploy
-test-deploy: .venv/compiled ## Test the manifests, alerts, examples and measurements
+test-deploy: .venv/dev ## Test the manifests, alerts, examples and measurements
 	@$(call run_long,tests/agents tests/bench tests/deploy tests/examples)
 
 .PHONY: test-stores
-test-stores: .venv/compiled ## Test on PostgreSQL what hardly differs by the store, and seeded bugs, upgrades and the HTTP corpus
+test-stores: .venv/dev ## Test on PostgreSQL what hardly differs by the store, and seeded bugs, upgrades and the HTTP corpus
 	@$(call run_long,tests/e2e tests/services)
+
+# Compiles whatever the tests import, before processes of pytest-xdist would each do it for themselves.
+.venv/compiled: .venv/dev
+	@echo "Compiling what the tests import ..."
+	@$(BIN)/pytest -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
+	@touch $@
 
 .PHONY: agents
 agents: .venv/compiled ## Install agents and libraries at pinned versions, and run them against the service (ten minutes). Options: make agents ARGS="-k codex"
 	@$(BIN)/pytest -q -m apart -n 2 tests/agents $(ARGS)
 
+# Coverage is gathered from the processes of pytest-xdist only.
 .PHONY: coverage
+coverage: WORKERS = -n $(TEST_PROCESSES) --dist worksteal
 coverage: .venv/compiled ## Run the tests of `make test` with coverage.py, and check that they run enough lines of the product (half an hour on Python 3.11)
 	@$(call run_tests,"not long",--cov --cov-report= --cov-fail-under=0,--cov-append)
 	@$(BIN)/coverage report --skip-covered

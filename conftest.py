@@ -12,3 +12,5 @@ if sys.pycache_prefix is None:
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent / ".venv" / "bytecode")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+pytest_plugins = ["tests.support.workers.plugin"]

@@ -30,7 +30,7 @@ from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from legato_protos.router.v1.content_pb2_grpc import ContentServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
-from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
+from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
@@ -99,6 +99,7 @@ class ServiceStubs:
     # Any router that answers: all share one database.
     grounding = _stub(GroundingAdminServiceStub, ROUTER)
     content = _stub(ContentServiceStub, ROUTER)
+    models = _stub(RouterServiceStub, ROUTER)
 
     def __init__(
         self,

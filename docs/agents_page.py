@@ -28,14 +28,21 @@ def page() -> str:
 
 def _table() -> str:
     rows = [
-        "| | Version | Uses | A key that is not valid | No credit | At its rate limit |",
-        "|---|---|---|---|---|---|",
+        "| | Version | Uses | A key that is not valid | No credit | At its rate limit | A full window |",
+        "|---|---|---|---|---|---|---|",
     ]
     for agent in AGENTS:
         at_limit = f"Ends: `{agent.rate_limited}`" if agent.rate_limited else "Waits, and goes on"
-        told = f"`{agent.key_refused}` | `{agent.no_credit}` | {at_limit}"
+        told = f"`{agent.key_refused}` | `{agent.no_credit}` | {at_limit} | {_at_full_window(agent)}"
         rows.append(f"| {agent.title} | {_version(agent)} | {APIS[agent.api]} | {told} |")
     return "\n".join(rows)
+
+
+def _at_full_window(agent: Agent) -> str:
+    if not agent.full_window:
+        return "Makes room, and goes on"
+    ends = f"Ends: `{agent.full_window}`"
+    return f"{ends} With the next message it makes room, and goes on" if agent.next_message else ends
 
 
 def _section(agent: Agent) -> str:

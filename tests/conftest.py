@@ -34,6 +34,7 @@ from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
 from tests.support.shared_dialects import PATIENCE_S, SharedDialects
 from tests.support.up import Up
+from tests.support.workers.plugin import SHARED_FOLDER
 
 # A busy machine takes longer over an example than the 200 ms of the default. `make properties`
 # tries many more, and others each time.
@@ -46,6 +47,8 @@ TESTS = Path(__file__).parent
 LANES = ("service", "stores", "rpc", "unit")
 SERVICE_FOLDERS = frozenset({"agents", "bench", "campaigns", "deploy", "e2e", "examples"})
 BROWSER_FOLDER = TESTS / "console" / "browser"
+# The tests of each share a service or a browser, and one worker should run them; what takes longest begins first.
+SHARED_FOLDERS = ("e2e", "console", "cli", "examples", "bench")
 # Workers take over the last tests of each other. With these among them, each would import the clients of the vendors.
 VENDORS_FOLDER = TESTS / "support" / "upstreams"
 IMPORTS = {"service": (Service, ServiceProcess, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
@@ -75,10 +78,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("long")
     item.stash[LANE] = _lane_of(item)
     item.add_marker(item.stash[LANE])
+    folder = item.path.relative_to(TESTS).parts[0]
+    item.stash[SHARED_FOLDER] = folder if item.stash[LANE] == "service" and folder in SHARED_FOLDERS else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (LANES.index(item.stash[LANE]), not _is_of_vendors(item.path)))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[int, bool, int]:
+    folder = item.stash[SHARED_FOLDER]
+    shared = len(SHARED_FOLDERS) if folder is None else SHARED_FOLDERS.index(folder)
+    return LANES.index(item.stash[LANE]), not _is_of_vendors(item.path), shared
 
 
 def _lane_of(item: pytest.Item) -> str:

@@ -45,6 +45,8 @@ class Timing:
     start_timeout_s: float = 180.0
     # Time between SIGTERM and SIGKILL.
     grace_s: float = 10.0
+    # The same after a second signal, which ends running requests: the time that they have to send their error.
+    farewell_s: float = 5.0
     # Interval and timeout of health checks.
     check_every_s: float = 3.0
     check_timeout_s: float = 3.0
@@ -278,7 +280,7 @@ class Supervisor:
             if hurry.is_set():
                 for process in running:
                     _send(process, signal.SIGTERM)
-                await asyncio.wait([ends], timeout=lifeline.FAREWELL_S)
+                await asyncio.wait([ends], timeout=self.timing.farewell_s)
             for process in running:
                 _send(process, signal.SIGKILL)
             await ends

@@ -46,7 +46,7 @@ Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | To
 FunctionDefinition = _described(
     fields.FunctionDefinition,
     "A function that the model may call; `parameters` is a JSON schema.",
-    name=Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")],
+    name=Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:/-]{1,128}$")],
 )
 ToolDefinition = _described(fields.ToolDefinition, "A tool: a function.", function=FunctionDefinition)
 
@@ -82,6 +82,7 @@ class ChatRequest(fields.Body, kw_only=True):
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
     include_reasoning: Annotated[bool, Meta(description="The answer tells what the model thinks.")] | None = None
     logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(description=IF_TAKEN)] | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Meta(description=IF_TAKEN)] | None = None
     functions: Annotated[None, Meta(description="Not supported: use `tools`.")] = None
     function_call: Annotated[None, Meta(description="Not supported: use `tools` and `tool_choice`.")] = None
     modalities: Annotated[list[Literal["text"]], Meta(description="Only text is supported.")] | None = None

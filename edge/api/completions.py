@@ -35,5 +35,8 @@ class ChunkedReply(StreamedHttpReply):
 
     def write_packed(self, packed: bytes) -> None:
         # Rendered here, and not by a method of the chunks: all but the first and the last piece come this way.
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         chunks, texts_json = self._chunks, packed[PACKED_HEAD_BYTES:]
         self._writer.write(chunks.content_head + texts_json.replace(SEPARATOR, chunks.between_contents) + DELTA_END)

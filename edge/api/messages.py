@@ -10,14 +10,17 @@ from edge.api.access import ChatKey, Edge, identified_key
 from edge.api.chat import CHAT_ERRORS, JSON
 from edge.api.description import RATE_HEADERS, REQUEST_ID, ErrorShape, errors, example_values, header_refs
 from edge.backends.auth import Principal
-from edge.messages.count_tokens import count_tokens
+from edge.chat.token_count import count_tokens
 from edge.messages.errors import MESSAGES_PATH, error_object, request_id_header
 from edge.messages.events import MessageEvents
+from edge.messages.request import render_chat
 from edge.messages.whole_message import WholeMessage
+from edge.wire.body_reader import read_body
 from edge.wire.message_json import MESSAGE_PREFIX, MessageForm
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.body_progress import TimedReceive
 from services.chassis.sentence import Sentence
 
 router = APIRouter(prefix=MESSAGES_PATH, tags=["Messages"])
@@ -155,4 +158,6 @@ async def count_message_tokens(request: Request, response: Response, principal: 
     """Counts the prompt with the character, as the first model of the class usually does. It costs nothing, and takes
     a request from the key's rate limit."""
     response.raw_headers += request_id_header(request.state.request_id)
-    return TokenCount(input_tokens=await count_tokens(edge, principal, request.scope, request.receive))
+    with edge.prompt_memory.hold(principal.account_id) as memory:
+        rendered = await render_chat(await read_body(request.scope, TimedReceive(request.receive), memory))
+        return TokenCount(input_tokens=await count_tokens(edge, principal, rendered.take_body(), memory))

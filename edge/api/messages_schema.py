@@ -72,7 +72,7 @@ class MessageParam(Struct):
 class CustomTool(Struct, kw_only=True):
     """A function that the model may call; `input_schema` is a JSON schema."""
 
-    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:/-]{1,128}$")]
     input_schema: dict[str, Any]
     type: Literal["custom"] | None = None
     description: str | None = None
@@ -173,7 +173,7 @@ class MessageAnswer(_Answer):
     role: Literal["assistant"]
     model: Annotated[str, Meta(description="The class that served.")]
     content: list[AnswerText | AnswerThinking | AnswerRedactedThinking | AnswerCall]
-    stop_reason: Literal["end_turn", "max_tokens", "tool_use", "refusal"]
-    stop_sequence: None
+    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
+    stop_sequence: Annotated[str | None, Meta(description="The stop that ended the answer, if its provider tells.")]
     usage: MessageUsage
     context_management: dict[str, Any] | UnsetType = UNSET

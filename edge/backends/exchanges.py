@@ -24,7 +24,7 @@ from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock
 
 # A chat with a larger opening message has an RPC of its own, so that no other chat queues behind it.
-SHARED_STREAM_BYTES = 256 * 1024
+SHARED_STREAM_BYTES = 512 * 1024
 # How many of these openings are sent to one router at the same time.
 MOST_BULK_OPENINGS = 2
 # A prompt of a million tokens takes some hundred milliseconds.

@@ -13,7 +13,7 @@ from services.chassis.sentence import Sentence
 from services.rules.cost import MILLION
 
 # Reading a smaller body costs no more than asking for the balance.
-LARGE_BODY_BYTES: Final = 256 * 1024
+LARGE_BODY_BYTES: Final = 1024 * 1024
 # Every chat body has at least one token per this many bytes: text has one per 4, or per 12 if every letter is written
 # as an escape. The rest allows for whitespace between the fields, and for fields that are ignored.
 BYTES_PER_TOKEN_MOST: Final = 64

@@ -18,6 +18,7 @@ from edge.chat.chat_metrics import OPERATION, OUTCOMES, StepTimer
 from edge.chat.delivery import PieceDelivery
 from edge.chat.edge_state import EdgeState
 from edge.chat.reply import Reply
+from edge.chat.router_affinity import affinity_of
 from edge.chat.running_request import RunningRequest
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
@@ -155,7 +156,8 @@ class Chat:
         self._request.arrived_at_s = step_timer.began_s
         self._enter(ChatStage.ROUTING)
         self._reply.keep_alive()
-        call, response = await self._route(self._opening(grant))
+        affinity = affinity_of(self._admitted.principal.account_id, body.messages_json)
+        call, response = await self._route(self._opening(grant), affinity)
         # The answer has begun, so no other router will be asked.
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
@@ -194,6 +196,7 @@ class Chat:
                 tells_acceptance=self._hold.tells_acceptance,
                 prompt_cache_key_digest=body.prompt_cache_key_digest,
                 shows_reasoning=body.shows_reasoning,
+                has_unusual_names=body.has_unusual_names,
             )
         )
         # Not before, since a message inside another is a copy.
@@ -204,9 +207,10 @@ class Chat:
             request.open.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
         return request
 
-    async def _route(self, opening: router.ChatRequest) -> tuple[ChatCall, router.ChatResponse]:
-        """Calls the least loaded router; retries once on another if that one is lost before its first response."""
-        replica = self._edge.routers.least_loaded()
+    async def _route(self, opening: router.ChatRequest, affinity: str) -> tuple[ChatCall, router.ChatResponse]:
+        """Calls the least loaded router, or the one that a big prompt prefers; retries once on another if that one is
+        lost before its first response."""
+        replica = self._edge.routers.least_loaded(affinity=affinity)
         try:
             self._call = call = replica.chat(opening, self._delivery)
             failpoints.hit("edge.routed")
@@ -226,6 +230,8 @@ class Chat:
                 self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
+                pads = self._body.pads_stream
+                self._reply.is_padded = response.started.pads_streams if pads is None else pads
                 self._request.started = response.started
             if response.contents or response.tool_calls or response.reasoning or response.HasField("finished"):
                 return response
@@ -249,6 +255,8 @@ class Chat:
         self._request.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
+        if finished.stop_sequence:
+            self._reply.record_stop(finished.stop_sequence)
         await self._report_end(finished.finish_reason, finished.usage, basis, end)
         return end
 
@@ -301,16 +309,15 @@ class Chat:
         if not self._delivery.is_under_way:
             # Otherwise it is settled when that has ended, like an answer that is not streamed.
             self._settle(end)
-        if self._reply.is_open:
-            self._edge.metrics.refused(error.reason, self._hold.api)
-            self._count_failure(error.reason)
-            self._admitted.step_timer.refused(error)
-            await self._reply.fail(error)
-            return
-        if self._claim is not None:
+        if self._claim is not None and not self._reply.is_open:
             # A client that retries at once, at any edge, must find its idempotency key free.
             await self._edge.metering.acknowledged(self._hold.request_id)
-        raise error
+        if not self._reply.takes_failure(error):
+            raise error
+        self._edge.metrics.refused(error.reason, self._hold.api)
+        self._count_failure(error.reason)
+        self._admitted.step_timer.refused(error)
+        await self._reply.fail(error)
 
     def _settle(self, end: "metering_pb.End.ValueType") -> None:
         """Charges what was delivered, or nothing if nothing was. Does nothing if the hold is settled already."""

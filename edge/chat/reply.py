@@ -47,6 +47,8 @@ class Reply:
         self._headers: Headers = []
         self._ignored = ignored
         self._ignored_by_model: Sequence[str] = ()
+        # Whether the pieces of a stream are padded; set when the model begins to answer.
+        self.is_padded = False
         # The output limit that was applied, and the number of the attempt that was answered.
         self._started: router.Started | None = None
 
@@ -70,6 +72,9 @@ class Reply:
     def cite(self, citations: Sequence[router.Citation]) -> None:
         """Adds citations, before the end."""
         raise NotImplementedError
+
+    def record_stop(self, sequence: str) -> None:
+        """Records which stop ended the answer, before its end. Only some APIs tell it."""
 
     def add_reasoning_data(self, data: str) -> None:
         """Adds sealed thoughts: those before what is written next, or before the end."""
@@ -103,6 +108,10 @@ class Reply:
     def stop_keeping_alive(self) -> None:
         """Stops that, before anything else is sent."""
 
+    def takes_failure(self, error: LegatoError) -> bool:
+        """Returns whether `fail` reports the error. Otherwise it has a status of its own, in place of an answer."""
+        return self.is_open
+
     async def fail(self, error: LegatoError) -> None:
-        """Reports an error once the response is open, and ends it."""
+        """Reports an error within the response, and ends it."""
         raise error

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from edge.chat.reply import Reply
+from edge.http.padding import render_padded
 from edge.wire.responses import JSON
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -89,6 +90,8 @@ class StreamedHttpReply(HttpReply):
     still has its own status. A dialect whose pieces are many has a `write_packed` of its own."""
 
     is_streamed = True
+    # Whether the dialect has a field for padding.
+    has_padding_field = True
 
     def __init__(
         self, send: Send, events: AnswerEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
@@ -116,7 +119,11 @@ class StreamedHttpReply(HttpReply):
         if not self.delivered:
             self.delivered = True
             events = self._events.opening(response)
-        self._writer.write(events + self._events.deltas(response))
+        if self.is_padded:
+            events += render_padded(response, self._events.deltas, has_field=self.has_padding_field)
+        else:
+            events += self._events.deltas(response)
+        self._writer.write(events)
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
         events = b""

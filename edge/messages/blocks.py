@@ -78,7 +78,11 @@ class ChatMessages:
         self._count(len(raw_blocks), place)
         blocks = []
         for index, raw_block in enumerate(raw_blocks):
-            blocks.append(decode_part(_block_decoder, raw_block, f"{place}[{index}]"))
+            block = decode_part(_block_decoder, raw_block, f"{place}[{index}]")
+            if present(block.cache_control) and memoryview(block.cache_control)[0] != _BRACE:
+                at = f"{place}[{index}].cache_control"
+                raise invalid(Sentence("object_expected", name=at), at)
+            blocks.append(block)
             await self._yielder.spend(len(memoryview(raw_block)) + BYTES_PER_ELEMENT)
         return blocks
 

@@ -17,7 +17,7 @@ from edge.wire.message_json import (
     citation_object,
     message_object,
     redacted_block,
-    stop_reason,
+    stop_fields,
     thinking_block,
     usage_object,
 )
@@ -40,6 +40,8 @@ class MessageEvents:
         self._class_id = class_id
         self._request_id = request_id
         self._form = form
+        # The stop that ended the answer, if its provider tells.
+        self.stop_sequence: str | None = None
         self._has_begun = False
         self._is_refused = False
         # The number of the block that is open, or was last.
@@ -141,8 +143,8 @@ class MessageEvents:
         events += self._stop()
         if self._sealed:
             events += self._stop_thinking()
-        reason = stop_reason(finish_reason, is_refused=self._is_refused)
-        told = {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage_object(usage, cut_by)}
+        stopped = stop_fields(finish_reason, self.stop_sequence, self._form, is_refused=self._is_refused)
+        told: dict[str, object] = {"delta": stopped, "usage": usage_object(usage, cut_by)}
         if self._form.tells_edits:
             told["context_management"] = {"applied_edits": []}
         events += _event("message_delta", **told)

@@ -36,8 +36,8 @@ class MessagesChat(HttpChat):
     _rendered: RenderedChat
 
     async def read(self, memory: BudgetShare) -> bytes:
-        self._rendered = rendered = await render_chat(await super().read(memory))
-        body, rendered.body = rendered.body, b""
+        self._rendered = await render_chat(await super().read(memory))
+        body = self._rendered.take_body()
         check_size(len(body))
         memory.grow_to(len(body))
         return body
@@ -51,8 +51,7 @@ class MessagesChat(HttpChat):
             events = MessageEvents(message_id, hold.class_id, request_id, form)
             reply = EventReply(self._send, events, ignored, self.scope[BODY_WRITER], edge.keepalive_s)
         else:
-            whole = WholeMessage(message_id, hold.class_id, form)
-            reply = WholeHttpReply(self._send, whole, ignored)
+            reply = WholeMessageReply(self._send, WholeMessage(message_id, hold.class_id, form), ignored)
         reply.put_headers(request_id_header(request_id))
         return reply
 
@@ -61,14 +60,29 @@ class MessagesChat(HttpChat):
         return render_error(error, request_id)
 
 
+class WholeMessageReply(WholeHttpReply):
+    _whole: WholeMessage
+
+    def record_stop(self, sequence: str) -> None:
+        self._whole.stop_sequence = sequence
+
+
 class EventReply(StreamedHttpReply):
+    has_padding_field = False
+
     def __init__(
         self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:
         super().__init__(send, events, ignored, writer, keepalive_s)
         self._message_events = events
 
+    def record_stop(self, sequence: str) -> None:
+        self._message_events.stop_sequence = sequence
+
     def write_packed(self, packed: bytes) -> None:
+        if self.is_padded:
+            super().write_packed(packed)
+            return
         self._writer.write(self._message_events.packed(packed))
 
 

@@ -54,6 +54,11 @@ class RenderedChat:
     ignored: Collection[str]
     form: MessageForm
 
+    def take_body(self) -> bytes:
+        """Returns the body, which is not kept."""
+        body, self.body = self.body, b""
+        return body
+
 
 async def render_chat(body: bytes) -> RenderedChat:
     yielder = Yielder(SLICE_BYTES)
@@ -77,7 +82,8 @@ async def render_chat(body: bytes) -> RenderedChat:
         others += of_tools
     rendered = b"{%b}" % b",".join(fields_json)
     omits_thinking = decoded.thinking is not None and decoded.thinking.display == "omitted"
-    return RenderedChat(rendered, others, MessageForm(decoded.context_management is not None, omits_thinking))
+    form = MessageForm(decoded.context_management is not None, omits_thinking, tuple(decoded.stop_sequences or ()))
+    return RenderedChat(rendered, others, form)
 
 
 def _refuse_what_is_not_offered(body: MessagesBody) -> None:

@@ -13,7 +13,7 @@ from edge.wire.message_json import (
     citation_object,
     message_object,
     redacted_block,
-    stop_reason,
+    stop_fields,
     thinking_block,
     usage_object,
 )
@@ -46,6 +46,7 @@ class WholeMessage(Folded):
         self._message_id = message_id
         self._class_id = class_id
         self._form = form
+        self.stop_sequence: str | None = None
         self._citations: list[dict[str, object]] = []
         self._sealed = ""
 
@@ -69,7 +70,7 @@ class WholeMessage(Folded):
             given = _input(arguments) or _NO_INPUT
             content.append({"type": "tool_use", "id": call_id, "name": name, "input": given})
         message = message_object(self._message_id, self._class_id, content)
-        message["stop_reason"] = stop_reason(finish_reason, is_refused=bool(refusal))
+        message |= stop_fields(finish_reason, self.stop_sequence, self._form, is_refused=bool(refusal))
         message["usage"] = usage_object(usage, cut_by)
         if self._form.tells_edits:
             message["context_management"] = {"applied_edits": []}

@@ -128,6 +128,7 @@ def _parameters(body: ResponseBody, *, has_reasoning: bool) -> dict[str, object]
         "parallel_tool_calls": body.parallel_tool_calls,
         "reasoning_effort": reasoning.effort,
         "include_reasoning": has_reasoning or None,
+        "stream_options": body.stream_options if present(body.stream_options) else None,
         "verbosity": text.verbosity,
         "response_format": _response_format(text.format),
         "prompt_cache_key": body.prompt_cache_key if present(body.prompt_cache_key) else None,

@@ -9,6 +9,7 @@ from edge.billing.hold import ChatHold
 from edge.chat.reply import Piece, PieceSource, Reply
 from edge.rpc.ended import ended
 from edge.wire.completion_json import Folded
+from edge.wire.padding import filler
 from edge.wire.sealed_reasoning import joined_data
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1 import router_pb2 as router
@@ -248,6 +249,8 @@ class StreamedReply(RpcReply):
         _add_deltas(message, pieces)
         if self._end is not None:
             message.finished.CopyFrom(self._end)
+        if self.is_padded:
+            message.obfuscation = filler(message.ByteSize())
         return message
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:

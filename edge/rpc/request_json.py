@@ -36,6 +36,8 @@ MOST_STOPS: Final = 4
 _SCHEMAS: Final = frozenset({"parameters", "schema"})
 _SCHEMA_TEXTS: Final = {f"{name}_json": name for name in _SCHEMAS}
 
+_TEMPLATE_KWARGS: Final = "chat_template_kwargs_json"
+
 _encode = msgspec.json.encode
 _object_decoder = msgspec.json.Decoder(UnreadObject)
 
@@ -77,6 +79,12 @@ def _check_elements(message: pb.Message, before: int, name: str) -> int:
 
 def _parameters(chat: pb.Chat) -> dict[str, object]:
     fields = _scalars(chat)
+    if chat.HasField("include_obfuscation"):
+        fields["stream_options"] = {"include_obfuscation": fields.pop("include_obfuscation")}
+    if chat.chat_template_kwargs_json:
+        template_kwargs = _checked_object(chat.chat_template_kwargs_json, _TEMPLATE_KWARGS)
+        fields[_TEMPLATE_KWARGS.removesuffix("_json")] = template_kwargs
+        del fields[_TEMPLATE_KWARGS]
     if chat.HasField("reasoning"):
         fields["reasoning"] = {**_scalars(chat.reasoning), "exclude": not chat.include_reasoning}
     if (tool_choice := _tool_choice(chat.tool_choice)) is not None:

@@ -12,13 +12,16 @@ from google.protobuf.message import Message
 from edge.backends.auth import Principal, Scope
 from edge.chat.edge_state import EdgeState
 from edge.chat.endpoint import ChatEndpoint
+from edge.chat.token_count import count_tokens
 from edge.reports.receipt import get_request
 from edge.reports.usage import get_usage
 from edge.rpc.callers import identify, scope_of
 from edge.rpc.ended import ended
 from edge.rpc.message_turns import MessageTurns
 from edge.rpc.relay import ProgramRelay
+from edge.rpc.request_json import render_chat
 from edge.rpc.rpc_chat import RpcChat
+from edge.wire.body_reader import check_size
 from edge.wire.responses import error_headers
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1 import chat_pb2_grpc
@@ -46,6 +49,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         there is room for it, and not kept by gRPC while a chat runs; and its answer is sealed after it was sent."""
         chats = ((self.Complete, pb.CompleteResponse), (self.Stream, pb.StreamResponse))
         reads = (
+            (self.CountTokens, pb.CountTokensResponse),
             (self.ListModels, pb.ListModelsResponse),
             (self.GetUsage, pb.GetUsageResponse),
             (self.GetRequest, pb.GetRequestResponse),
@@ -64,6 +68,15 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
 
     async def Stream(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         await self._chat(context, is_streamed=True)
+
+    async def CountTokens(self, request_iterator: object, context: Context) -> pb.CountTokensResponse:
+        async def count(principal: Principal, request: pb.CountTokensRequest) -> pb.CountTokensResponse:
+            check_size(size_bytes := request.ByteSize())
+            with self._edge.prompt_memory.hold(principal.account_id, size_bytes) as memory:
+                body = await render_chat(request.chat, is_streamed=False)
+                return pb.CountTokensResponse(prompt_tokens=await count_tokens(self._edge, principal, body, memory))
+
+        return await self._read(context, Scope.SCOPE_INFERENCE, pb.CountTokensRequest, count)
 
     async def ListModels(self, request_iterator: object, context: Context) -> pb.ListModelsResponse:
         async def list_models(principal: Principal, request: pb.ListModelsRequest) -> pb.ListModelsResponse:

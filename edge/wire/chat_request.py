@@ -34,11 +34,13 @@ from edge.wire.request_fields import (
     Message,
     Moderation,
     ModerationPolicy,
+    PlainMessage,
     Reasoning,
     ResponseFormatField,
     TextPart,
     ToolCall,
     ToolDefinition,
+    UnreadObject,
 )
 from edge.wire.value_limit import check_values
 from services.chassis.sentence import Sentence
@@ -52,7 +54,9 @@ MOST_TOOLS: Final = 10_000
 
 _EMPTY = Raw(b'""')
 _QUOTE = ord('"')
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_.:/-]{1,128}")
+# All vendors take such names; others are replaced where a vendor does not.
+_USUAL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 class ChatBody(Struct):
@@ -65,26 +69,32 @@ class ChatBody(Struct):
     tool_choice_json: bytes
     parameters_json: bytes
     has_tools: bool = False
+    # Whether a function has a name that not all vendors take.
+    has_unusual_names: bool = False
     # A client that sends tool_choice, with or without tools of its own, wants no others.
     names_tool_choice: bool = False
     # Fields that may change an answer, and are not passed on.
     ignored: tuple[str, ...] = ()
     # SHA-256 of the client's `prompt_cache_key`, whatever that is; empty if it sent none.
     prompt_cache_key_digest: bytes = b""
-    # Whether the client asked to be told what the model thinks.
-    shows_reasoning: bool = False
+    # Whether the client asked to be told what the model thinks; None: it said nothing.
+    shows_reasoning: bool | None = None
+    # Whether a stream is padded; None: the client said nothing.
+    pads_stream: bool | None = None
 
 
 _body_decoder = msgspec.json.Decoder(Body)
 _strict_decoder: msgspec.json.Decoder[Body] = msgspec.json.Decoder(BodyOfKnownFields)
 _modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
 _logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
+_object_decoder = msgspec.json.Decoder(UnreadObject)
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
 _response_format_decoder = msgspec.json.Decoder(ResponseFormatField)
 _list_decoder = msgspec.json.Decoder(list[Raw])
 _content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Content)
 _part_decoder = msgspec.json.Decoder(TextPart)
 _tool_call_decoder = msgspec.json.Decoder(ToolCall)
+_plain_decoder = msgspec.json.Decoder(Annotated[list[PlainMessage], Meta(min_length=1, max_length=MOST_ELEMENTS)])
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _tool_decoder = msgspec.json.Decoder(ToolDefinition)
 _tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool | AllowedToolsChoice] = msgspec.json.Decoder(
@@ -129,10 +139,12 @@ async def decode_chat(body: bytes) -> ChatBody:
         tool_choice_json=tool_choice_json if tool_names else b"",
         parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
         has_tools=bool(tool_names),
+        has_unusual_names=not all(map(_USUAL_NAME.fullmatch, tool_names)),
         names_tool_choice=bool(tool_choice_json),
         ignored=ignored,
         prompt_cache_key_digest=_digest(decoded.prompt_cache_key),
-        shows_reasoning=bool(decoded.include_reasoning if decoded.reasoning is None else not decoded.reasoning.exclude),
+        shows_reasoning=decoded.include_reasoning if decoded.reasoning is None else not decoded.reasoning.exclude,
+        pads_stream=None if decoded.stream_options is None else decoded.stream_options.include_obfuscation,
     )
 
 
@@ -209,6 +221,9 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     if body.logit_bias and (logit_bias := present(body.logit_bias)):
         check_field("logit_bias", logit_bias, _logit_bias_decoder)
         parameters["logit_bias"] = Raw(logit_bias)
+    if body.chat_template_kwargs and (template_kwargs := present(body.chat_template_kwargs)):
+        check_field("chat_template_kwargs", template_kwargs, _object_decoder)
+        parameters["chat_template_kwargs"] = Raw(template_kwargs)
     if with_tools and body.parallel_tool_calls is not None:
         parameters["parallel_tool_calls"] = body.parallel_tool_calls
     return msgspec.json.encode(parameters) if parameters else b""
@@ -229,6 +244,9 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
     """Checks the messages, and returns whether a part has a mark that is not passed on."""
     if not messages or messages == NULL:
         raise invalid(Sentence("messages_missing"), "messages")
+    if _are_plain(messages):
+        await yielder.spend(len(memoryview(messages)))
+        return False
     raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
         raise invalid(Sentence("messages_empty"), "messages")
@@ -264,6 +282,16 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
             check_count(elements, f"{name}.content")
             await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, check_part)
     return has_breakpoint
+
+
+def _are_plain(messages: Raw) -> bool:
+    """Returns whether the messages are nothing but valid roles and texts, as in most chats: one pass says so. What is
+    otherwise wrong or right with them takes two more."""
+    try:
+        plain = _plain_decoder.decode(messages)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return all(memoryview(message.content)[0] == _QUOTE for message in plain)
 
 
 def check_count(elements: int, name: str) -> None:

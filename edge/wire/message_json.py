@@ -25,6 +25,8 @@ class MessageForm(NamedTuple):
     tells_edits: bool = False
     # Blocks of thoughts have no texts.
     omits_thinking: bool = False
+    # Those of the request, of which one may end the answer.
+    stop_sequences: tuple[str, ...] = ()
 
 
 def message_object(message_id: str, class_id: str, content: list[object]) -> dict[str, object]:
@@ -39,8 +41,12 @@ def message_object(message_id: str, class_id: str, content: list[object]) -> dic
     }
 
 
-def stop_reason(finish_reason: str, *, is_refused: bool) -> str:
-    return "refusal" if is_refused else _STOP_REASONS.get(finish_reason, "end_turn")
+def stop_fields(finish_reason: str, sequence: str | None, form: MessageForm, *, is_refused: bool) -> dict[str, object]:
+    """Builds the fields that tell why the answer ended. `sequence` is the stop that a provider has met."""
+    if is_refused or finish_reason != "stop" or sequence not in form.stop_sequences:
+        reason = "refusal" if is_refused else _STOP_REASONS.get(finish_reason, "end_turn")
+        return {"stop_reason": reason, "stop_sequence": None}
+    return {"stop_reason": "stop_sequence", "stop_sequence": sequence}
 
 
 def usage_object(usage: Usage, cut_by: str = "") -> dict[str, object]:

@@ -76,6 +76,14 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
     refusal: str | None = None
 
 
+class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
+    """A role and a text, and nothing else, as most messages have."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    # A string.
+    content: Raw
+
+
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
 
@@ -131,9 +139,11 @@ class ResponseFormatField(Struct):
 
 
 class StreamOptions(Struct):
-    """Accepted and ignored: a stream always ends with its usage."""
+    """The form of a stream, which always ends with its usage."""
 
     include_usage: bool | None = None
+    # Whether random characters hide the sizes of its pieces.
+    include_obfuscation: bool | None = None
 
 
 class ModerationRule(Struct):
@@ -200,6 +210,7 @@ class Body(ForwardedFields):
     reasoning: Reasoning | None = None
     include_reasoning: bool | None = None
     logit_bias: Raw = ABSENT
+    chat_template_kwargs: Raw = ABSENT
     response_format: Raw = ABSENT
     tools: Raw = ABSENT
     tool_choice: Raw = ABSENT

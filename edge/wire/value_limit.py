@@ -15,12 +15,13 @@ from services.chassis.timing.yielder import Yielder
 MOST_VALUES: Final = 500_000
 
 _SLICE_BYTES: Final = 64 * 1024
+_COUNTED_BYTES: Final = 256 * 1024
 
 
 async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALUES) -> None:
     """Raises if there are too many values. Counts commas outside of strings, one before each value but the first of a
     list or object."""
-    if len(text_json) <= most:
+    if len(text_json) <= most or await _has_few(text_json, yielder, most):
         return
     commas = openings = begin = 0
     is_inside = False
@@ -40,3 +41,17 @@ async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALU
         if openings > most:
             raise LegatoError(Reason.REQUEST_INVALID, Sentence("lists_most", most=most))
         await yielder.spend(len(piece))
+
+
+async def _has_few(text_json: bytes, yielder: Yielder, most: int) -> bool:
+    """Returns whether there are few enough even if all of them were outside of strings, as in nearly every text. To
+    find that out takes a tenth of the time."""
+    commas = openings = 0
+    for begin in range(0, len(text_json), _COUNTED_BYTES):
+        end = begin + _COUNTED_BYTES
+        commas += text_json.count(b",", begin, end)
+        openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
+        if commas > most or openings > most:
+            return False
+        await yielder.spend(min(end, len(text_json)) - begin)
+    return True

@@ -11,6 +11,7 @@ import grpc.aio
 from legato_protos.chat.v1.chat_pb2 import (
     CompleteRequest,
     CompleteResponse,
+    CountTokensRequest,
     Delta,
     GetRequestRequest,
     GetRequestResponse,
@@ -127,6 +128,13 @@ class AsyncLegatoClient:
         """Answers delta by delta, with `.text` or a part of a tool call in each. Errors are raised by the iteration."""
         arguments = self._settings.of_chat(timeout_s, idempotency_key)
         return AsyncChatStream(self._stub.Stream(StreamRequest(chat=chat_from(messages, options)), **arguments))
+
+    async def count_tokens(
+        self, messages: Messages, *, timeout_s: float | None = None, **options: Unpack[ChatOptions]
+    ) -> int:
+        """Counts the prompt of a chat. It is free."""
+        request = CountTokensRequest(chat=chat_from(messages, options))
+        return (await _result(self._stub.CountTokens(request, **self._settings.of_read(timeout_s)))).prompt_tokens
 
     async def list_models(self, *, timeout_s: float | None = None) -> Sequence[Model]:
         return (await _result(self._stub.ListModels(ListModelsRequest(), **self._settings.of_read(timeout_s)))).models

@@ -58,6 +58,10 @@ class ChatOptions(TypedDict, total=False):
     prompt_cache_key: str
     # Whether the answer is to tell what the model thinks.
     include_reasoning: bool
+    # Whether a stream is padded, so that the sizes of its messages do not tell its words.
+    include_obfuscation: bool
+    # What the chat template of a server of open models is given, such as {"enable_thinking": False}.
+    chat_template_kwargs: Schema
 
 
 # Those that are given in another form than their fields have.
@@ -111,13 +115,14 @@ def chat_from(messages: Messages, options: ChatOptions) -> Chat:
     if isinstance(messages, str):
         messages = user(messages)
     stop = options.get("stop", ())
-    max_tokens = options.get("max_completion_tokens")
+    max_tokens, template_kwargs = options.get("max_completion_tokens"), options.get("chat_template_kwargs")
     return Chat(
         messages=[messages] if isinstance(messages, Message) else messages,
         tools=options.get("tools", ()),
         tool_choice=_tool_choice(options.get("tool_choice")),
         response_format=_response_format(options.get("response_format")),
         max_tokens=options.get("max_tokens") if max_tokens is None else max_tokens,
+        chat_template_kwargs_json="" if template_kwargs is None else _to_json(template_kwargs),
         sampling=Sampling(stop=[stop] if isinstance(stop, str) else stop, **_given(Sampling, options)),
         **_given(Chat, options),
     )

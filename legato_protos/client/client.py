@@ -11,6 +11,7 @@ import grpc
 from legato_protos.chat.v1.chat_pb2 import (
     CompleteRequest,
     CompleteResponse,
+    CountTokensRequest,
     Delta,
     GetRequestRequest,
     GetRequestResponse,
@@ -127,6 +128,14 @@ class LegatoClient:
         """Answers delta by delta, with `.text` or a part of a tool call in each. Errors are raised by the iteration."""
         arguments = self._settings.of_chat(timeout_s, idempotency_key)
         return ChatStream(self._stub.Stream(StreamRequest(chat=chat_from(messages, options)), **arguments))
+
+    def count_tokens(
+        self, messages: Messages, *, timeout_s: float | None = None, **options: Unpack[ChatOptions]
+    ) -> int:
+        """Counts the prompt of a chat. It is free."""
+        request = CountTokensRequest(chat=chat_from(messages, options))
+        with _errors():
+            return self._stub.CountTokens(request, **self._settings.of_read(timeout_s)).prompt_tokens
 
     def list_models(self, *, timeout_s: float | None = None) -> Sequence[Model]:
         with _errors():

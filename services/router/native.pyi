@@ -9,6 +9,13 @@ class RunningCount:
     def add(self, piece: str, /) -> int: ...
     def copy(self) -> RunningCount: ...
 
+class WordCounts:
+    """Counts texts by the counts of their words, which it remembers by digests with a key of 16 bytes."""
+
+    def __init__(self, count: Callable[[str], int], key: bytes, /) -> None: ...
+    def count(self, text: str, /) -> int:
+        """Returns the tokens of a text: what `count` returns."""
+
 class ChunkPosition:
     is_between: bool
     def begin(self) -> None: ...

@@ -62,6 +62,10 @@ class Agent:
     no_credit: str
     # What it does at 429: it waits and goes on, or ends with these words.
     rate_limited: str = ""
+    # What its user reads if the model's window is full. Without these words it makes the conversation shorter, and goes
+    # on; with a command for the user's next message, it does so then.
+    full_window: str = ""
+    next_message: Sequence[str] = ()
     language: Literal["javascript", "python"] = "javascript"
     # What else its user should know.
     note: str = ""
@@ -136,6 +140,11 @@ CODEX: Final = Agent(
     command=("codex", "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", TASK),
     key_refused="unexpected status 401 Unauthorized: The API key is not valid.",
     no_credit="unexpected status 402 Payment Required: The account's credit does not cover this request.",
+    full_window="Codex ran out of room in the model's context window.",
+    next_message=(
+        *("codex", "exec", "resume", "--last", "--skip-git-repo-check"),
+        *("-c", 'sandbox_mode="danger-full-access"', "Go on."),
+    ),
     note="It asks five times again before it says what is wrong. [More about it](responses.md#codex).",
 )
 # Those whose settings are shown with a new key.
@@ -183,6 +192,7 @@ AGENTS: Final = (
         command=("cn", "-p", TASK, "--auto"),
         key_refused="401 The API key is not valid.",
         no_credit="402 The account's credit does not cover this request.",
+        full_window="Context length exceeded: Error: 400 The prompt, including tool definitions, is too long",
     ),
     Agent(
         name="openai-agents-python",
@@ -195,6 +205,7 @@ AGENTS: Final = (
         language="python",
         key_refused="openai.AuthenticationError: Error code: 401 - The API key is not valid.",
         no_credit="openai.APIStatusError: Error code: 402 - The account's credit does not cover this request.",
+        full_window="openai.APIError: The prompt, including tool definitions, is too long",
     ),
     Agent(
         name="openai-agents-node",
@@ -206,6 +217,7 @@ AGENTS: Final = (
         note="`setTracingDisabled(true)` keeps it from sending traces, with the key, to OpenAI.",
         key_refused="AuthenticationError: 401 The API key is not valid.",
         no_credit="APIError: 402 The account's credit does not cover this request.",
+        full_window="APIError: The prompt, including tool definitions, is too long",
     ),
     Agent(
         name="anthropic-sdk",
@@ -217,6 +229,7 @@ AGENTS: Final = (
         language="python",
         key_refused="anthropic.AuthenticationError: Error code: 401",
         no_credit="anthropic.APIStatusError: Error code: 402",
+        full_window="anthropic.BadRequestError: Error code: 400",
     ),
     Agent(
         name="ai-sdk-openai",
@@ -228,6 +241,7 @@ AGENTS: Final = (
         note="It must be told that [nothing is stored](responses.md#sdks).",
         key_refused="AI_APICallError: The API key is not valid.",
         no_credit="AI_APICallError: The account's credit does not cover this request.",
+        full_window="AI_APICallError: The prompt, including tool definitions, is too long",
     ),
     Agent(
         name="ai-sdk-anthropic",
@@ -238,5 +252,6 @@ AGENTS: Final = (
         command=("node", "ai_sdk.js", "anthropic", TASK),
         key_refused="AI_APICallError: The API key is not valid.",
         no_credit="AI_APICallError: The account's credit does not cover this request.",
+        full_window="AI_APICallError: prompt is too long",
     ),
 )

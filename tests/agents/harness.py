@@ -62,9 +62,10 @@ class AgentProcess:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def start(self) -> "subprocess.Popen[str]":
+    def start(self, command: Sequence[str] = ()) -> "subprocess.Popen[str]":
+        """Starts it on the task, or with another command."""
         programs = Path(self._installed["PROGRAMS"])
-        command = [TASK if word == TASK_MARK else word for word in self.agent.command]
+        command = [TASK if word == TASK_MARK else word for word in command or self.agent.command]
         command = [str(programs / word) if word.endswith((".js", ".py")) else word for word in command]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _AS_IN_A_TERMINAL, *command],
@@ -77,9 +78,9 @@ class AgentProcess:
             start_new_session=True,
         )
 
-    def run(self) -> tuple[int, str]:
+    def run(self, command: Sequence[str] = ()) -> tuple[int, str]:
         """Returns the exit code, and all that it says."""
-        process = self.start()
+        process = self.start(command)
         try:
             said, _ = process.communicate(timeout=TIMEOUT_S)
         finally:

@@ -38,7 +38,8 @@ def service(shared_model: ShellModel) -> Iterator[Service]:
 
 @pytest.fixture
 def model(shared_model: ShellModel) -> ShellModel:
-    shared_model.stalls = False
+    shared_model.stalls, shared_model.most_results = False, None
+    shared_model.refused.clear()
     shared_model.tasks.clear()
     return shared_model
 
@@ -94,6 +95,25 @@ def test_rate_limit_is_waited_for_or_told(agent: Agent, service: Service, model:
     code, said = AgentProcess(agent, service.base_url, key.api_key, tmp_path).run()
     assert (agent.rate_limited or DONE) in said, (code, said)
     assert refusals() > before
+
+
+def test_room_is_made_in_a_full_window_or_the_user_is_told(
+    agent: Agent, service: Service, model: ShellModel, tmp_path: Path
+) -> None:
+    model.most_results = 1
+    process = AgentProcess(agent, service.base_url, service.new_key(service.new_account()), tmp_path)
+    code, said = process.run()
+    assert model.refused, said
+    assert agent.full_window in said, (code, said)
+    if agent.next_message:
+        code, said = process.run(agent.next_message)
+    if agent.next_message or not agent.full_window:
+        assert DONE in said, (code, said)
+        notes = process.work / "notes"
+        assert [(notes / name).read_text() for name in ("one.txt", "two.txt")] == ["first note\n", "second note\n"]
+        # It was not asked again and again for what it has no room for.
+        assert len(model.refused) <= 2
+    assert service.audit() == []
 
 
 def test_turn_that_is_cancelled_ends_the_call_of_the_model(

@@ -12,7 +12,7 @@ LONG: Final = re.compile(r"\bmark\.(long|sqlite_suffices)\b")
 
 
 def folders_by_lane() -> dict[str, list[str]]:
-    found = re.findall(r"^(test-[a-z]+): \.venv/compiled.*\n\t@\$\(call run_long,([^)]*)\)", MAKEFILE, re.MULTILINE)
+    found = re.findall(r"^(test-[a-z]+): \.venv/dev.*\n\t@\$\(call run_long,([^)]*)\)", MAKEFILE, re.MULTILINE)
     return {lane: folders.split() for lane, folders in found}
 
 

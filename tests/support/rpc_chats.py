@@ -33,9 +33,8 @@ def to_chat(body: Mapping[str, Any]) -> pb.Chat:
     left = dict(body)
     left.pop("stream", None)
     chat = pb.Chat(messages=[_message(message) for message in left.pop("messages", ())])
-    for name in _PLAIN:
-        if name in left:
-            setattr(chat, name, left.pop(name))
+    for name, value in _renamed(left).items():
+        setattr(chat, name, value)
     if (reasoning := left.pop("reasoning", None)) is not None:
         chat.reasoning.CopyFrom(pb.Reasoning(**reasoning))
     chat.tools.extend(_tool(tool) for tool in left.pop("tools", ()))
@@ -55,6 +54,15 @@ def to_chat(body: Mapping[str, Any]) -> pb.Chat:
     chat.sampling.stop.extend(left.pop("stop", ()))
     assert not left, left.keys()
     return chat
+
+
+def _renamed(left: dict[str, Any]) -> dict[str, Any]:
+    """Takes the fields that have a plain value in the message."""
+    fields = {name: left.pop(name) for name in _PLAIN if name in left}
+    fields |= left.pop("stream_options", {})
+    if "chat_template_kwargs" in left:
+        fields["chat_template_kwargs_json"] = json.dumps(left.pop("chat_template_kwargs"))
+    return fields
 
 
 def _message(message: Mapping[str, Any]) -> pb.Message:

@@ -330,6 +330,46 @@ class StreamRequest(_message.Message):
 Global___StreamRequest: _TypeAlias = StreamRequest  # noqa: Y015
 
 @_typing.final
+class CountTokensRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chat(self) -> Global___Chat: ...
+    def __init__(
+        self,
+        *,
+        chat: Global___Chat | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountTokensRequest: _TypeAlias = CountTokensRequest  # noqa: Y015
+
+@_typing.final
+class CountTokensResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    prompt_tokens: _builtins.int
+    """As the first model of the class usually counts."""
+    def __init__(
+        self,
+        *,
+        prompt_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountTokensResponse: _TypeAlias = CountTokensResponse  # noqa: Y015
+
+@_typing.final
 class Chat(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -346,6 +386,8 @@ class Chat(_message.Message):
     PROMPT_CACHE_KEY_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     INCLUDE_REASONING_FIELD_NUMBER: _builtins.int
+    INCLUDE_OBFUSCATION_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_JSON_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """A class, such as "mezzo", or "auto". Empty: "auto"."""
     parallel_tool_calls: _builtins.bool
@@ -361,7 +403,13 @@ class Chat(_message.Message):
     a digest. Empty: the beginning of the conversation decides.
     """
     include_reasoning: _builtins.bool
-    """Whether the answer is to tell what the model thinks, where its provider shows it."""
+    """Whether the answer is to tell what the model thinks, where its provider shows it. Absent: as the class has it."""
+    include_obfuscation: _builtins.bool
+    """Whether a stream is padded, so that the sizes of its messages do not tell its words. Absent: as the class has it."""
+    chat_template_kwargs_json: _builtins.str
+    """What the chat template of a server of open models is given, as the text of a JSON object of at most 64 KB. Others leave
+    it out, which `ignored` tells. Empty: absent.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Message]:
         """At least one."""
@@ -395,16 +443,26 @@ class Chat(_message.Message):
         verbosity: _builtins.str = ...,
         prompt_cache_key: _builtins.str = ...,
         reasoning: Global___Reasoning | None = ...,
-        include_reasoning: _builtins.bool = ...,
+        include_reasoning: _builtins.bool | None = ...,
+        include_obfuscation: _builtins.bool | None = ...,
+        chat_template_kwargs_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "max_tokens", b"max_tokens", "parallel_tool_calls", b"parallel_tool_calls", "reasoning", b"reasoning", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_include_obfuscation", b"_include_obfuscation", "_include_reasoning", b"_include_reasoning", "_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "include_obfuscation", b"include_obfuscation", "include_reasoning", b"include_reasoning", "max_tokens", b"max_tokens", "parallel_tool_calls", b"parallel_tool_calls", "reasoning", b"reasoning", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "include_reasoning", b"include_reasoning", "max_tokens", b"max_tokens", "messages", b"messages", "model", b"model", "parallel_tool_calls", b"parallel_tool_calls", "prompt_cache_key", b"prompt_cache_key", "reasoning", b"reasoning", "reasoning_effort", b"reasoning_effort", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice", "tools", b"tools", "verbosity", b"verbosity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_include_obfuscation", b"_include_obfuscation", "_include_reasoning", b"_include_reasoning", "_max_tokens", b"_max_tokens", "_parallel_tool_calls", b"_parallel_tool_calls", "chat_template_kwargs_json", b"chat_template_kwargs_json", "include_obfuscation", b"include_obfuscation", "include_reasoning", b"include_reasoning", "max_tokens", b"max_tokens", "messages", b"messages", "model", b"model", "parallel_tool_calls", b"parallel_tool_calls", "prompt_cache_key", b"prompt_cache_key", "reasoning", b"reasoning", "reasoning_effort", b"reasoning_effort", "response_format", b"response_format", "sampling", b"sampling", "tool_choice", b"tool_choice", "tools", b"tools", "verbosity", b"verbosity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__include_obfuscation: _TypeAlias = _typing.Literal["include_obfuscation"]  # noqa: Y015
+    _WhichOneofArgType__include_obfuscation: _TypeAlias = _typing.Literal["_include_obfuscation", b"_include_obfuscation"]  # noqa: Y015
+    _WhichOneofReturnType__include_reasoning: _TypeAlias = _typing.Literal["include_reasoning"]  # noqa: Y015
+    _WhichOneofArgType__include_reasoning: _TypeAlias = _typing.Literal["_include_reasoning", b"_include_reasoning"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     _WhichOneofReturnType__parallel_tool_calls: _TypeAlias = _typing.Literal["parallel_tool_calls"]  # noqa: Y015
     _WhichOneofArgType__parallel_tool_calls: _TypeAlias = _typing.Literal["_parallel_tool_calls", b"_parallel_tool_calls"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__include_obfuscation) -> _WhichOneofReturnType__include_obfuscation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__include_reasoning) -> _WhichOneofReturnType__include_reasoning | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
     @_typing.overload
@@ -631,7 +689,7 @@ class Function(_message.Message):
     STRICT_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """1 to 64 of the characters a-z, A-Z, 0-9, _ and -."""
+    """1 to 128 of the characters a-z, A-Z, 0-9, _, -, ., : and /."""
     description: _builtins.str
     strict: _builtins.bool
     parameters_json: _builtins.str
@@ -1035,6 +1093,9 @@ class StreamResponse(_message.Message):
     STARTED_FIELD_NUMBER: _builtins.int
     DELTAS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    OBFUSCATION_FIELD_NUMBER: _builtins.int
+    obfuscation: _builtins.str
+    """Random characters, where the stream is padded."""
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property
@@ -1049,10 +1110,11 @@ class StreamResponse(_message.Message):
         started: Global___Started | None = ...,
         deltas: _abc.Iterable[Global___Delta] | None = ...,
         finished: Global___Finished | None = ...,
+        obfuscation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deltas", b"deltas", "finished", b"finished", "started", b"started"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deltas", b"deltas", "finished", b"finished", "obfuscation", b"obfuscation", "started", b"started"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

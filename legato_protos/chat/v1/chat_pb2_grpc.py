@@ -52,6 +52,11 @@ class ChatServiceStub:
                 request_serializer=legato_dot_chat_dot_v1_dot_chat__pb2.StreamRequest.SerializeToString,
                 response_deserializer=legato_dot_chat_dot_v1_dot_chat__pb2.StreamResponse.FromString,
                 _registered_method=True)
+        self.CountTokens = channel.unary_unary(
+                '/legato.chat.v1.ChatService/CountTokens',
+                request_serializer=legato_dot_chat_dot_v1_dot_chat__pb2.CountTokensRequest.SerializeToString,
+                response_deserializer=legato_dot_chat_dot_v1_dot_chat__pb2.CountTokensResponse.FromString,
+                _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/legato.chat.v1.ChatService/ListModels',
                 request_serializer=legato_dot_chat_dot_v1_dot_chat__pb2.ListModelsRequest.SerializeToString,
@@ -94,6 +99,13 @@ class ChatServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CountTokens(self, request, context):
+        """Counts the tokens of a chat's prompt, with the system prompt of the service. It is free, and asks no model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListModels(self, request, context):
         """The classes that the key or the account may use, and "auto".
         """
@@ -127,6 +139,11 @@ def add_ChatServiceServicer_to_server(servicer, server):
                     servicer.Stream,
                     request_deserializer=legato_dot_chat_dot_v1_dot_chat__pb2.StreamRequest.FromString,
                     response_serializer=legato_dot_chat_dot_v1_dot_chat__pb2.StreamResponse.SerializeToString,
+            ),
+            'CountTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountTokens,
+                    request_deserializer=legato_dot_chat_dot_v1_dot_chat__pb2.CountTokensRequest.FromString,
+                    response_serializer=legato_dot_chat_dot_v1_dot_chat__pb2.CountTokensResponse.SerializeToString,
             ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
@@ -206,6 +223,33 @@ class ChatService:
             '/legato.chat.v1.ChatService/Stream',
             legato_dot_chat_dot_v1_dot_chat__pb2.StreamRequest.SerializeToString,
             legato_dot_chat_dot_v1_dot_chat__pb2.StreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.chat.v1.ChatService/CountTokens',
+            legato_dot_chat_dot_v1_dot_chat__pb2.CountTokensRequest.SerializeToString,
+            legato_dot_chat_dot_v1_dot_chat__pb2.CountTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

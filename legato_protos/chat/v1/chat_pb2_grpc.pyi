@@ -45,6 +45,8 @@ class ChatServiceStub:
     """Answers in one piece."""
     Stream: _grpc.UnaryStreamMultiCallable[_chat_pb2.StreamRequest, _chat_pb2.StreamResponse]
     """Answers piece by piece. A caller that cancels, or whose deadline passes, is charged for what was delivered."""
+    CountTokens: _grpc.UnaryUnaryMultiCallable[_chat_pb2.CountTokensRequest, _chat_pb2.CountTokensResponse]
+    """Counts the tokens of a chat's prompt, with the system prompt of the service. It is free, and asks no model."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_chat_pb2.ListModelsRequest, _chat_pb2.ListModelsResponse]
     """The classes that the key or the account may use, and "auto"."""
     GetUsage: _grpc.UnaryUnaryMultiCallable[_chat_pb2.GetUsageRequest, _chat_pb2.GetUsageResponse]
@@ -69,6 +71,8 @@ class ChatServiceAsyncStub(ChatServiceStub):
     """Answers in one piece."""
     Stream: _aio.UnaryStreamMultiCallable[_chat_pb2.StreamRequest, _chat_pb2.StreamResponse]  # type: ignore[assignment]
     """Answers piece by piece. A caller that cancels, or whose deadline passes, is charged for what was delivered."""
+    CountTokens: _aio.UnaryUnaryMultiCallable[_chat_pb2.CountTokensRequest, _chat_pb2.CountTokensResponse]  # type: ignore[assignment]
+    """Counts the tokens of a chat's prompt, with the system prompt of the service. It is free, and asks no model."""
     ListModels: _aio.UnaryUnaryMultiCallable[_chat_pb2.ListModelsRequest, _chat_pb2.ListModelsResponse]  # type: ignore[assignment]
     """The classes that the key or the account may use, and "auto"."""
     GetUsage: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetUsageRequest, _chat_pb2.GetUsageResponse]  # type: ignore[assignment]
@@ -102,6 +106,14 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_chat_pb2.StreamResponse], _abc.AsyncIterator[_chat_pb2.StreamResponse]]:
         """Answers piece by piece. A caller that cancels, or whose deadline passes, is charged for what was delivered."""
+
+    @_abc_1.abstractmethod
+    def CountTokens(
+        self,
+        request: _chat_pb2.CountTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_chat_pb2.CountTokensResponse, _abc.Awaitable[_chat_pb2.CountTokensResponse]]:
+        """Counts the tokens of a chat's prompt, with the system prompt of the service. It is free, and asks no model."""
 
     @_abc_1.abstractmethod
     def ListModels(

@@ -188,6 +188,7 @@ class ChatOpen(_message.Message):
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     PROMPT_CACHE_KEY_DIGEST_FIELD_NUMBER: _builtins.int
     SHOWS_REASONING_FIELD_NUMBER: _builtins.int
+    HAS_UNUSUAL_NAMES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -217,7 +218,9 @@ class ChatOpen(_message.Message):
     prompt_cache_key_digest: _builtins.bytes
     """SHA-256 of the client's `prompt_cache_key`. Empty: it sent none."""
     shows_reasoning: _builtins.bool
-    """Whether the client asked to be told what the model thinks."""
+    """Whether the client asked to be told what the model thinks. Absent: it said nothing, and the class decides."""
+    has_unusual_names: _builtins.bool
+    """Whether a function has a name that not all vendors take."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """What the edge has held credit for. A chat without it is refused."""
@@ -248,15 +251,21 @@ class ChatOpen(_message.Message):
         takes_packed: _builtins.bool = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         prompt_cache_key_digest: _builtins.bytes = ...,
-        shows_reasoning: _builtins.bool = ...,
+        shows_reasoning: _builtins.bool | None = ...,
+        has_unusual_names: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_shows_reasoning", b"_shows_reasoning", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens", "shows_reasoning", b"shows_reasoning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "shows_reasoning", b"shows_reasoning", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_shows_reasoning", b"_shows_reasoning", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "has_unusual_names", b"has_unusual_names", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "shows_reasoning", b"shows_reasoning", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__shows_reasoning: _TypeAlias = _typing.Literal["shows_reasoning"]  # noqa: Y015
+    _WhichOneofArgType__shows_reasoning: _TypeAlias = _typing.Literal["_shows_reasoning", b"_shows_reasoning"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shows_reasoning) -> _WhichOneofReturnType__shows_reasoning | None: ...
 
 Global___ChatOpen: _TypeAlias = ChatOpen  # noqa: Y015
 
@@ -421,6 +430,7 @@ class Started(_message.Message):
     PROVIDER_FIELD_NUMBER: _builtins.int
     MODEL_NAME_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    PADS_STREAMS_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     """The class that serves."""
     max_tokens: _builtins.int
@@ -434,6 +444,8 @@ class Started(_message.Message):
     that is known of its cost if the answer does not finish.
     """
     model_name: _builtins.str
+    pads_streams: _builtins.bool
+    """Whether the class has streams padded, where the client did not say whether they are to be."""
     @_builtins.property
     def ignored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Parameters of the opening that the model does not take, and that were left out or changed."""
@@ -451,10 +463,11 @@ class Started(_message.Message):
         provider: _builtins.str = ...,
         model_name: _builtins.str = ...,
         cost: Global___ProviderCost | None = ...,
+        pads_streams: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "cost", b"cost", "ignored", b"ignored", "max_tokens", b"max_tokens", "model_name", b"model_name", "provider", b"provider", "routes_version", b"routes_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "cost", b"cost", "ignored", b"ignored", "max_tokens", b"max_tokens", "model_name", b"model_name", "pads_streams", b"pads_streams", "provider", b"provider", "routes_version", b"routes_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -499,9 +512,12 @@ class Finished(_message.Message):
     USAGE_SOURCE_FIELD_NUMBER: _builtins.int
     CITATIONS_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
+    STOP_SEQUENCE_FIELD_NUMBER: _builtins.int
     finish_reason: _builtins.str
     """One of OpenAI's: stop, length, tool_calls, content_filter."""
     usage_source: Global___UsageSource.ValueType
+    stop_sequence: _builtins.str
+    """The stop of the request that was met, with `stop`. Empty: none, or the provider does not tell."""
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     @_builtins.property
@@ -520,10 +536,11 @@ class Finished(_message.Message):
         usage_source: Global___UsageSource.ValueType = ...,
         citations: _abc.Iterable[Global___Citation] | None = ...,
         calls: _abc.Iterable[_model_call_pb2.ModelCall] | None = ...,
+        stop_sequence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "citations", b"citations", "finish_reason", b"finish_reason", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "citations", b"citations", "finish_reason", b"finish_reason", "stop_sequence", b"stop_sequence", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

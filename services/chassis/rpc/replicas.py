@@ -17,6 +17,9 @@ RESOLVE_SOON_S = 1.0
 RESOLVE_EVERY_TURNS = 5
 # A replica that was connected at most this many turns ago may still become usable: no other is connected in its place.
 CONNECTING_TURNS = 2
+# A replica may be preferred while its calls are not more than so many times those of the least loaded, and some.
+AFFINITY_LOAD_FACTOR = 1.25
+AFFINITY_SPARE_CALLS = 4
 # Precedes the zone of an address.
 ZONE = ";zone="
 
@@ -80,7 +83,9 @@ class Replicas(Generic[ReplicaT]):
             self._resolver.cancel()
         await asyncio.gather(*(replica.close() for replica in self._replicas.values()))
 
-    def least_loaded(self, other_than: ReplicaT | None = None) -> ReplicaT:
+    def least_loaded(self, other_than: ReplicaT | None = None, *, affinity: str = "") -> ReplicaT:
+        """Returns the least loaded replica that new calls may go to. Calls of the same `affinity` get the same one, on
+        every edge, as long as it has hardly more to do than the least loaded."""
         usable = self._in_use()
         if other_than is not None:
             usable = [replica for replica in usable if replica is not other_than]
@@ -89,7 +94,15 @@ class Replicas(Generic[ReplicaT]):
             usable = [replica for replica in others if replica.usable] or [each for each in others if each.is_leaving]
         if not usable:
             raise unavailable(self._service)
-        return usable[0] if len(usable) == 1 else min(usable, key=lambda replica: replica.load)
+        if len(usable) == 1:
+            return usable[0]
+        least_loaded = min(usable, key=lambda replica: replica.load)
+        if not affinity:
+            return least_loaded
+        by_address = {address: replica for address, replica in self._replicas.items() if replica in usable}
+        preferred = by_address[_preferred([*by_address], affinity)]
+        most_load = AFFINITY_LOAD_FACTOR * least_loaded.load + AFFINITY_SPARE_CALLS
+        return preferred if preferred.load <= most_load else least_loaded
 
     def count_usable(self) -> int:
         return sum(replica.usable for replica in self._replicas.values())

@@ -154,6 +154,7 @@ class Gathering:
             pieces += [Piece(tool_calls=[fragment]) for fragment in fragments]
         pieces[0].thoughts_before = self._thoughts
         pieces[-1].finish(last.finish_reason if self.is_cut else self._finish_reason, last.usage, last.thoughts)
+        pieces[-1].citations = last.citations
         return deque(pieces)
 
 

@@ -25,6 +25,7 @@ from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.providers.matched_stop import stop_sequence_of
 from services.router.reasoning.answer_seals import AnswerSeals
 from services.router.schema.thoughts import Thought
 
@@ -82,6 +83,9 @@ class Relay:
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
+        # What the answer cites, by its vendor.
+        self._citations: Sequence[Citation] = ()
+        self._may_cite = True
         # Refers to what refers to the relay, until that is closed.
         self._describe_calls: DescribeCalls | None = None
         # What the provider reported, as far as it is plausible.
@@ -229,6 +233,7 @@ class Relay:
         # Of a piece that is cut, nothing is told that may not be paid for.
         reasoning = "" if is_cut else piece.hidden
         if is_cut or piece.last:
+            self._citations = () if is_cut else piece.citations
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         is_ordinary = self.finished is None and self._started is None
         if is_ordinary and not (contents or deltas or piece.hidden):
@@ -300,7 +305,7 @@ class Relay:
             response.refusal = True
             self.is_plain = False
             # It has no citations: their positions would refer to text that is not an answer.
-            self._cite = None
+            self._may_cite = False
         if self._started is not None:
             response.started.CopyFrom(self._started)
             self._started = None
@@ -308,11 +313,16 @@ class Relay:
             self.transcript.add(contents)
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
-            if self._cite is not None and self.transcript is not None:
-                response.finished.citations.extend(self._cite(self.transcript.text))
+            if self._may_cite:
+                self._add_citations(response.finished)
         if self._seals is not None and self._seals.is_shown:
             self._tell_thoughts(response, reasoning, self._seals)
         return response
+
+    def _add_citations(self, finished: Finished) -> None:
+        if self._cite is not None and self.transcript is not None:
+            finished.citations.extend(self._cite(self.transcript.text))
+        finished.citations.extend(self._citations)
 
     def _tell_thoughts(self, response: ChatResponse, reasoning: str, seals: AnswerSeals) -> None:
         """Tells the client what the model thinks, and gives it that, sealed, with what follows it."""
@@ -378,6 +388,7 @@ class Relay:
         )
         return Finished(
             finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)),
+            stop_sequence=stop_sequence_of(self._finish_reason),
             usage=counted,
             usage_source=USAGE_SOURCE_PROVIDER if is_told else USAGE_SOURCE_COUNTED,
         )

@@ -40,6 +40,8 @@ class Seam:
             piece.contents = [text] if text else []
         if piece.last:
             self.usage, piece.usage = piece.usage, None
+            # Their places are in the text of this call alone.
+            piece.citations = ()
         return piece
 
     @property

@@ -246,6 +246,7 @@ class ModelSearch:
             traceparent=call.span.traceparent if call.span is not None and self.tells_traces else "",
             is_traced=call.span is not None,
             keeps_thoughts=chat.shows_reasoning,
+            has_unusual_names=chat.has_unusual_names,
             on_sent=on_sent,
             sink=sink,
             ignored=ignored,

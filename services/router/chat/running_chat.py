@@ -122,6 +122,8 @@ class RunningChat:
         self._class_id = class_id = class_of(chat)
         character = model_states.routes.characters[class_id]
         self._character_version = character.version
+        if not chat.HasField("shows_reasoning"):
+            chat.shows_reasoning = model_states.by_class[class_id].route.show_reasoning
         prompt, cite = await self._opened.compose(character, self._parts.seals), None
         if model_states.by_class[class_id].tells_conversations or chat.prompt_cache_key_digest:
             self._identify(prompt)
@@ -265,6 +267,7 @@ class RunningChat:
             provider=target.provider,
             model_name=target.model_name,
             cost=None if target.cost is None else to_message(ProviderCost, target.cost),
+            pads_streams=self._parts.model_states.by_class[self._class_id].route.pad_streams,
         )
 
     def _log_end(self) -> None:

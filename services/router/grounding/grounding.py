@@ -12,7 +12,6 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
 from services.router.answers.relay import Cite
 from services.router.grounding.blocks import NOTES, PASSAGES
-from services.router.grounding.citations import Source, Sources
 from services.router.grounding.documents.words import question_words
 from services.router.grounding.records import Note, Passage
 from services.router.grounding.search import Search
@@ -21,6 +20,7 @@ from services.router.grounding.settings import GroundingSettings
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.routes.target import Target
+from services.router.schema.citations import Source, Sources
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and the database, which other routers do not load.

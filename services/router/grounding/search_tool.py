@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from services.router.grounding.blocks import RESULTS
-from services.router.grounding.citations import Source, Sources
 from services.router.grounding.records import SearchResult
 from services.router.grounding.search import Search, SearchFailed
 from services.router.prompts import tokens
 from services.router.providers.base import UNREADABLE
+from services.router.schema.citations import Source, Sources
 from services.router.schema.tools import Tools
 
 NAME: Final = "search_web"

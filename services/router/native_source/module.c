@@ -8,6 +8,7 @@
 
 #include "running_count.h"
 #include "text_scan.h"
+#include "word_counts.h"
 
 /* Counting more would block the event loop for too long. */
 #define MOST_TEXT_BYTES 16384
@@ -163,7 +164,7 @@ PyInit_native(void)
 {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddType(module, &running_count_type) < 0 ||
-        PyModule_AddType(module, &chunk_position_type) < 0) {
+        PyModule_AddType(module, &chunk_position_type) < 0 || PyModule_AddType(module, &word_counts_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -275,6 +275,8 @@ read_delta_member(Scan *scan, const unsigned char *name, size_t size)
     if (is_named(name, size, "refusal") || is_named(name, size, "reasoning_content") ||
         is_named(name, size, "reasoning") || is_named(name, size, "tool_calls"))
         return take_word(scan, "null");
+    if (is_named(name, size, "annotations"))
+        return take_word(scan, "null") || take_word(scan, "[]");
     return skip_value(scan);
 }
 

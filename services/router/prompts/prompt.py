@@ -100,8 +100,7 @@ async def compose_prompt(
         if messages.are_plain and messages.size_bytes <= tokens.SLICE_CHARACTERS and not any(values_json):
             prompt_tokens = tokens.count_plain(messages.parsed[1:])
         else:
-            slices = tokens.request_slices(islice(messages.parsed, 1, None), values_json)
-            prompt_tokens = await tokens.count_slices(slices)
+            prompt_tokens = await tokens.count_request(islice(messages.parsed, 1, None), values_json)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise unreadable() from None
     prompt_tokens += tokens.count_once(character.text)

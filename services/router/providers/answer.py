@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, Final, TypeVar
@@ -21,6 +21,7 @@ from services.router.providers.base import (
 )
 from services.router.providers.errors.classify import ErrorPatterns, read_failure
 from services.router.reasoning.gathering import GatheredThoughts
+from services.router.schema.citations import VendorCitations
 from services.router.schema.tools import ToolCallFragment
 
 # Longer text, of any kind, becomes several pieces. Counting the tokens of this much takes some milliseconds.
@@ -60,7 +61,8 @@ _MODEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,99}")
 
 
 class ProviderAnswer(ABC):
-    """Base class of each provider's parser, which reports by `add_texts`, `refuse`, `think`, `call` and `finish`."""
+    """Base class of each provider's parser, which reports by `add_texts`, `refuse`, `think`, `call`, `cite` and
+    `finish`."""
 
     # What an answer is called.
     format_name: ClassVar[str]
@@ -78,6 +80,8 @@ class ProviderAnswer(ABC):
         self.thoughts: GatheredThoughts | None = None
         # Whether thoughts are told before the texts that follow them, and not only with calls.
         self.tells_thoughts = False
+        # The client's names of functions that the model was told other names of.
+        self.tool_names: Mapping[str, str] = {}
         # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
         # Nothing more follows, though the connection may stay open.
@@ -88,6 +92,8 @@ class ProviderAnswer(ABC):
         self._calls_without_id = 0
         # Of the usage, so far.
         self._counted: dict[str, int] = {}
+        # None as long as there are none.
+        self._citations: VendorCitations | None = None
 
     def read_event(self, data: bytes) -> None:
         """Reads one event of a stream. Raises UnreadableAnswer, or another ProviderError."""
@@ -178,6 +184,8 @@ class ProviderAnswer(ABC):
 
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)
+        if self.tool_names and fragment.name:
+            fragment.name = self.tool_names.get(fragment.name, fragment.name)
         if self.thoughts is not None and (fragment.name or fragment.call_id):
             fragment.thoughts = (*self.thoughts.take(), *fragment.thoughts)
         arguments = fragment.arguments
@@ -189,6 +197,12 @@ class ProviderAnswer(ABC):
             self._piece_for(part).tool_calls.append(ToolCallFragment(fragment.index, call_id, name, part, thoughts))
             # Sent once; the following fragments continue the same call.
             call_id, name, thoughts = None, None, ()
+
+    def cite(self, start: int, end: int, title: str | None, url: str | None) -> None:
+        """Adds a page that a part of the text cites, in characters of the whole text."""
+        if self._citations is None:
+            self._citations = VendorCitations()
+        self._citations.add(start, end, title, url)
 
     def finish(self, reason: str) -> None:
         """Records the finish reason, in OpenAI's terms or those of its dialects."""
@@ -205,6 +219,8 @@ class ProviderAnswer(ABC):
             self.usage = replace(self.usage, model_name=self._model_name)
         last = self.pieces[-1]
         last.finish(last.finish_reason, self.usage, () if self.thoughts is None else self.thoughts.take())
+        if self._citations is not None:
+            last.citations = self._citations.in_order()
 
     def _piece_for(self, text: str) -> Piece:
         """Returns the last piece, or a new one if the text does not fit."""

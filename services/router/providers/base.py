@@ -1,6 +1,6 @@
 """The interface between providers and the rest of the router."""
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw
 
+from legato_protos.router.v1.router_pb2 import Citation
 from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
@@ -112,6 +113,10 @@ class ProviderCall:
     is_traced: bool = False
     # Whether the answer is to tell what the model thinks in its vendor's terms, though no tools are offered.
     keeps_thoughts: bool = False
+    # Whether a function has a name that not all vendors take.
+    has_unusual_names: bool = False
+    # The client's names of functions, by those that the model is told in their place. Set when it is sent.
+    tool_names: Mapping[str, str] = field(default_factory=dict)
     # Called whenever the whole request has been sent.
     on_sent: Callable[[], None] | None = None
     # Is offered what is read once the answer has begun; None if the provider's pieces are not those of the answer.
@@ -189,6 +194,8 @@ class Piece:
     thoughts_before: Sequence[Thought] = ()
     # With the last: what it thought after its last call, or its last text of such an answer.
     thoughts: Sequence[Thought] = ()
+    # With the last: what the answer cites, as its vendor says.
+    citations: Sequence[Citation] = ()
 
     def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:
         """Makes this the last piece of its answer."""

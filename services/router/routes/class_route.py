@@ -48,6 +48,10 @@ class ClassRoute:
     refuse_cut_prompts: bool = False
     # How long the first token is waited for while another model may be asked; None: by what is usual for the model.
     first_token_s: float | None = None
+    # Whether chats are told what their models think, unless they say.
+    show_reasoning: bool = False
+    # Whether streams are padded, unless the chat says.
+    pad_streams: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -81,8 +85,10 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
     canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
     refuse_cut_prompts = table.read("refuse_cut_prompts", kinds.FLAG, False)
     first_token_s = table.read("first_token_s", kinds.SECONDS, None)
+    show_reasoning = table.read("show_reasoning", kinds.FLAG, False)
+    pad_streams = table.read("pad_streams", kinds.FLAG, False)
     table.finish(_REMOVED)
-    return ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s)
+    return ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s, show_reasoning, pad_streams)
 
 
 def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierMember, ...], ...]:

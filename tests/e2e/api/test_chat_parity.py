@@ -27,6 +27,10 @@ WHOLE_CALLS: Final[list[dict[str, Any]]] = [
     {"id": "7f", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Rome"}'}},
 ]
 CALLING: Final = Reply(contents=[], tool_calls=CALLS, message_tool_calls=WHOLE_CALLS, finish_reason="tool_calls")
+CITED: Final = {
+    "type": "url_citation",
+    "url_citation": {"start_index": 0, "end_index": 2, "title": "Rain", "url": "https://rain.test/"},
+}
 SEED_REFUSED: Final = Reply(status=400, body='{"error":{"message":"Unknown parameter: seed"}}')
 SCHEMA: Final = {
     "name": "forecast",
@@ -105,6 +109,9 @@ SERVED: Final = {
     "this tool": Case(
         {"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "get_weather"}}}, (CALLING,)
     ),
+    "a tool with a name that not all vendors take": Case(
+        {"tools": [{"type": "function", "function": {"name": "mcp.files/read"}}]}
+    ),
     "a tool without parameters": Case({"tools": [{"type": "function", "function": {"name": "now"}}]}),
     "a choice without tools": Case({"tool_choice": "none"}),
     "text format": Case({"response_format": {"type": "text"}}),
@@ -144,6 +151,9 @@ SERVED: Final = {
         (CALLING,),
     ),
     "parameters of open models": Case({"top_k": 5, "min_p": 0.25, "repetition_penalty": 1.5}),
+    "words for a chat template": Case({"chat_template_kwargs": {"enable_thinking": False, "depth": [1, 2.5, None]}}),
+    "pages that are cited": Case(replies=(Reply(contents=RAIN, annotations=[CITED]),)),
+    "a padded stream": Case({"stream_options": {"include_obfuscation": True}}, (Reply(contents=RAIN),)),
     "max_tokens": Case({"max_tokens": 2}, (Reply(contents=RAIN, usage=None),)),
     "cut by the provider": Case({"max_tokens": 2**31 - 1}, (Reply(finish_reason="length"),)),
     "filtered": Case(replies=(Reply(finish_reason="content_filter"),)),
@@ -242,6 +252,7 @@ def test_same_chats_have_the_same_answers_requests_upstream_and_charges(
         asking = [ask(party, upstream, case, stream=stream) for party in parties]
         (by_http, sent_by_http), (by_rpc, sent_by_rpc) = asking
         assert by_rpc == by_http, name
+        assert bool(by_http.citations) == ("cited" in name), name
         assert sent_by_rpc == sent_by_http, name
         assert bool(sent_by_http) == (name in SERVED), name
         asked[name] = by_http, by_rpc

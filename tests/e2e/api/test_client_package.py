@@ -85,6 +85,20 @@ def test_a_chat_that_took_too_long_can_be_looked_up(
         assert (receipt.state, receipt.end) == (REQUEST_STATE_VOID, REQUEST_END_CLIENT_GONE)
 
 
+def test_prompt_is_counted_as_it_is_charged_and_for_nothing(
+    client: LegatoClient, service: Service, upstream: Upstream, account: str
+) -> None:
+    question = "How is the weather in Paris? " * 20
+    counted = client.count_tokens(question, model="mezzo")
+    assert service.settled_balance_nanos(account) == 5 * 10**9
+    assert upstream.requests == []
+    upstream.replies.append(Reply(usage=None))
+    assert client.complete(question, model="mezzo").usage.prompt_tokens == counted
+    with pytest.raises(LegatoError) as refused:
+        client.count_tokens(question, model="piano")
+    assert refused.value.reason is Reason.MODEL_UNKNOWN
+
+
 def test_models_and_usage_are_those_of_the_account(client: LegatoClient, service: Service, account: str) -> None:
     assert "mezzo" in [model.model_id for model in client.list_models()]
     cost_nanos = client.complete("Say hello.", model="mezzo").usage.cost_nanos

@@ -375,6 +375,23 @@ def test_upstream_that_breaks_off_is_an_error_event(service: Service, upstream: 
     assert (kind, data["error"]["type"], data["error"]["code"]) == ("error", "api_error", "upstream_error")
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_stop_that_ended_an_answer_is_told_where_the_model_tells_it(
+    service: Service, upstream: Upstream, api_key: str, stream: bool
+) -> None:
+    """As vLLM does."""
+    ending = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
+    events = [{"choices": [{"index": 0, "delta": {"content": "It rains"}}]}, {"choices": [{**ending, "delta": {}}]}]
+    message = {"role": "assistant", "content": "It rains"}
+    whole = {"object": "chat.completion", "choices": [{**ending, "message": message}], "usage": USAGE}
+    told = Reply(events=[json.dumps(event) for event in events]) if stream else Reply(body=json.dumps(whole))
+    upstream.replies.append(told)
+    answer = post(service, api_key, stream=stream, stop_sequences=["STOP", "END"])
+    assert answer.status == 200
+    ended: Any = read_events(answer.body)[-2].delta if stream else read_message(answer.body)
+    assert (ended.stop_reason, ended.stop_sequence) == ("stop_sequence", "END")
+
+
 def test_what_is_ignored_is_named(service: Service, upstream: Upstream, api_key: str) -> None:
     betas = {"anthropic-version": "2023-06-01", "anthropic-beta": "claude-code-20250219,context-1m-2025-08-07"}
     answer = post_to(service, f"{PATH}?beta=true", api_key, {**BODY, "speed": "fast"}, betas)

@@ -38,6 +38,7 @@ VALUES: dict[str, Any] = {
     "top_k": 5,
     "min_p": 0.5,
     "repetition_penalty": 1.5,
+    "chat_template_kwargs": {"enable_thinking": False},
     "moderation": {"policy": {"input": {"mode": "score"}}},
     "logit_bias": {"50256": -100},
     "stream_options": {"include_usage": True},

@@ -1,5 +1,6 @@
 """Models, usage and receipts over HTTP and over gRPC: the same figures, the same refusals."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -210,10 +211,27 @@ def test_refusals_are_the_same(both: Both, account: str) -> None:
         assert (over_grpc.reason, over_grpc.param) == (Reason.REQUEST_INVALID, param)
 
 
+def test_prompts_are_counted_alike_over_both(both: Both, stub: ChatServiceStub, service: Service) -> None:
+    for system, question in (("Be brief.", "Is it raining?"), ("雨 " * 500, "Where? " * 500)):
+        message = {"model": "forte", "system": system, "messages": [{"role": "user", "content": question}]}
+        path, given = "/v1/messages/count_tokens", json.dumps(message).encode()
+        over_http = ask(service, "POST", path, both.api_key, given).json["input_tokens"]
+        said = [pb.Message(role=pb.ROLE_SYSTEM, text=system), pb.Message(role=pb.ROLE_USER, text=question)]
+        request = pb.CountTokensRequest(chat=pb.Chat(model="forte", messages=said))
+        assert both.call(stub.CountTokens, request).prompt_tokens == over_http
+        file = service.data / "counted.json"
+        texts = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        file.write_text(json.dumps({"model": "forte", "messages": texts}))
+        assert service.legato("tokens", str(file))["prompt_tokens"] == over_http
+
+
 def test_scopes_and_rate_limits_hold_over_both(service: Service, stub: ChatServiceStub, account: str) -> None:
     models_only = Both(service, stub, service.new_key(account, ["models"]))
     over_http, over_grpc = models_only.refusals("/v1/usage", stub.GetUsage, pb.GetUsageRequest())
     assert (over_http["message"], over_grpc.reason) == (over_grpc.message, Reason.SCOPE_MISSING)
+    with pytest.raises(grpc.RpcError) as raised:
+        models_only.call(stub.CountTokens, pb.CountTokensRequest())
+    assert from_rpc_error(raised.value, "the edge").reason is Reason.SCOPE_MISSING
     usage_only = Both(service, stub, service.new_key(account, ["usage"]))
     _, over_grpc = usage_only.refusals("/v1/models", stub.ListModels, pb.ListModelsRequest())
     assert over_grpc.reason is Reason.SCOPE_MISSING

@@ -196,7 +196,7 @@ def test_errors_are_the_ones_of_the_table(service: Service, client: openai.OpenA
     assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
     upstream.replies.append(Reply(status=400, body=TOO_LONG))
     with pytest.raises(openai.BadRequestError) as refused:
-        client.responses.create(**asking, stream=True)
+        client.responses.create(**asking)
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
     poor = client.with_options(api_key=service.new_key(service.new_account(credits="0")))
     with pytest.raises(openai.APIStatusError) as unpaid:
@@ -211,6 +211,27 @@ def test_errors_are_the_ones_of_the_table(service: Service, client: openai.OpenA
     with pytest.raises(openai.RateLimitError) as busy:
         slow.responses.create(**asking)
     assert int(busy.value.response.headers["retry-after"]) >= 1
+
+
+def test_a_full_window_is_told_within_the_stream_as_openai_does(
+    service: Service, client: openai.OpenAI, upstream: Upstream, account: str
+) -> None:
+    """Codex makes its conversation shorter after this event alone, whatever a status says."""
+    asking: dict[str, Any] = {"model": "mezzo", "input": "Hi", "stream": True}
+    upstream.replies.append(Reply(status=400, body=TOO_LONG))
+    answer = post(service, service.new_key(account), asking)
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert "x-ratelimit-remaining-requests" in answer.headers
+    *begun, error, failed = read_events(answer.body)
+    assert kinds(begun) == ["created", "in_progress"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
+    assert (failed["type"], failed["response"]["error"]["code"]) == ("response.failed", "context_length_exceeded")
+    upstream.replies.append(Reply(status=400, body=TOO_LONG))
+    with pytest.raises(openai.APIError) as raised:
+        list(client.responses.create(**asking))
+    assert raised.value.code == "context_length_exceeded"
+    assert service.settled_balance_nanos(account) == 5 * 10**9
+    assert {hold.end for hold in service.holds(account)} == {"refused"}
 
 
 def test_what_is_left_out_is_named(service: Service, client: openai.OpenAI, account: str) -> None:

@@ -188,8 +188,11 @@ class Visitor:
 
 
 def _is_ready(channel: grpc.Channel) -> bool:
+    """Returns whether a server is there, which has no such method. A future of the channel's state would leave a thread
+    that watches the channel, and fails when that is closed."""
     try:
-        grpc.channel_ready_future(channel).result(timeout=1)
-    except grpc.FutureTimeoutError:
-        return False
+        call: Any = channel.unary_unary("/no.Service/HasThis")
+        call(b"", timeout=1, wait_for_ready=True)
+    except grpc.RpcError as error:
+        return error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
     return True

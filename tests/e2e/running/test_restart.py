@@ -3,6 +3,7 @@
 import operator
 import os
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -24,7 +25,7 @@ from tests.e2e.raw_http import OpenChat, ask, post_chat
 from tests.support.rpc_chats import socket_of, to_chat
 from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 SHORT_DRAIN = {"LEGATO_DRAIN_S": "3"}
 LONG_CONNECT_MS = 120_000
@@ -126,8 +127,13 @@ def test_answer_is_told_that_it_ends_when_the_edge_is_asked_to_end_a_second_time
         account = service.new_account()
         chat = OpenChat(service, service.new_key(account), {"model": "mezzo", "messages": QUESTION, "stream": True})
         chat.read_until(b'" rains"')
-        os.kill(service.supervisor_id, signal.SIGTERM)
-        wait_until(lambda: "stopping ..." in service.output_text())
+        with socket.create_connection(service.address, WAIT_TIMEOUT_S) as idle:
+            idle.sendall(b"GET /health HTTP/1.1\r\nHost: test\r\n\r\n")
+            assert idle.recv(65536)
+            os.kill(service.supervisor_id, signal.SIGTERM)
+            # Until the edge has heard it: of two signals that wait, a process gets one.
+            while idle.recv(65536):
+                pass
         service.stop()
         chat.read_until(b'data: {"error"')
         assert b"[DONE]" not in chat.received

@@ -1,5 +1,6 @@
 """A whole message, as Anthropic's own client reads it."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,27 @@ def whole(*responses: ChatResponse, form: MessageForm = ORDINARY) -> WholeMessag
 def test_refusal_is_text_and_a_reason_to_stop() -> None:
     read = read_message(whole(ChatResponse(contents=["I cannot."], refusal=True)).render("stop", USAGE))
     assert ([block.to_dict()["text"] for block in read.content], read.stop_reason) == (["I cannot."], "refusal")
+
+
+@pytest.mark.parametrize(
+    ("met", "finish_reason", "told"),
+    [
+        ("END", "stop", ("stop_sequence", "END")),
+        # One of the provider's own.
+        ("<eot>", "stop", ("end_turn", None)),
+        (None, "stop", ("end_turn", None)),
+        ("END", "length", ("max_tokens", None)),
+    ],
+)
+def test_stop_of_the_request_that_was_met_is_told(
+    met: str | None, finish_reason: str, told: tuple[str, str | None]
+) -> None:
+    form = MessageForm(stop_sequences=("STOP", "END"))
+    message, events = whole(ChatResponse(contents=["So"]), form=form), MessageEvents("msg_1", "mezzo", "7", form)
+    message.stop_sequence = events.stop_sequence = met
+    read = read_message(message.render(finish_reason, USAGE))
+    delta = read_events(events.opening(None) + events.closing(finish_reason, USAGE))[-2].delta
+    assert (read.stop_reason, read.stop_sequence) == (delta.stop_reason, delta.stop_sequence) == told
 
 
 def test_call_that_was_cut_off_has_no_input() -> None:

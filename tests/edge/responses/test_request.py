@@ -85,7 +85,6 @@ def test_what_a_client_always_sends_and_no_answer_depends_on_is_not_named() -> N
         "service_tier": "flex",
         "prompt_cache_retention": "24h",
         "prompt_cache_options": {"mode": "implicit"},
-        "stream_options": {"include_obfuscation": False},
         "max_tool_calls": 3,
         "previous_response_id": None,
         "background": False,

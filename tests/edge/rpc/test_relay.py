@@ -150,6 +150,8 @@ async def test_connections_that_come_while_nobody_takes_them_are_taken_by_the_ne
         async with open_channel(address) as channel:
             await ask(channel, b"Hi")
             await first.close()
+            # A call on a connection whose end has not been noticed would fail.
+            await until(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
             waiting = asyncio.create_task(ask(channel, b"still there?"))
             second = Echo(held.dup(), inner, connections)
             await second.start()

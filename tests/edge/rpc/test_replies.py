@@ -93,6 +93,22 @@ async def test_pieces_that_come_while_a_message_is_written_share_the_next(chat_h
     assert [delta.refusal for delta in second.deltas[2:]] == ["No."]
 
 
+async def test_messages_of_a_padded_stream_have_few_sizes(chat_harness: ChatHarness) -> None:
+    sizes = []
+    for word in ("a", " rain", " tomorrow", "雨雨雨"):
+        caller = Caller()
+        answer = await Answer.begin(caller, chat_harness)
+        answer.reply.is_padded = True
+        answer.say(piece("One ", 1))
+        await until(lambda: len(caller.messages) == 1)  # noqa: B023
+        answer.say(piece(word, 2))
+        caller.reads.set()
+        await until(lambda: len(caller.messages) == 2)  # noqa: B023
+        assert caller.messages[1].deltas[0].text == word
+        sizes.append(caller.messages[1].ByteSize())
+    assert len(set(sizes)) == 1
+
+
 async def test_what_still_waits_when_its_caller_is_gone_was_not_delivered(rpc_harness: RpcHarness) -> None:
     more = asyncio.Event()
 

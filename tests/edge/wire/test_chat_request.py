@@ -28,6 +28,36 @@ def test_messages_and_tools_keep_their_bytes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"role": "user", "content": 5}, "messages[1].content"),
+        ({"role": "user", "content": None}, "messages[1].content"),
+        ({"role": "user"}, "messages[1]"),
+        ({"role": "owner", "content": "x"}, "messages[1].role"),
+        ({"role": "tool", "content": "x"}, "messages[1]"),
+        ({"role": "assistant", "content": None}, "messages[1].content"),
+        ({"content": "x"}, "messages[1]"),
+    ],
+)
+def test_message_among_plain_ones_is_refused_by_its_place(message: dict[str, Any], param: str) -> None:
+    assert refusal_of(messages=[USER, message, USER]).param == param
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [{"type": "text", "text": "x"}]},
+        {"role": "user", "content": "x", "name": "ann"},
+        {"role": "developer", "content": "x", "other": [1, 2]},
+        {"role": "assistant", "content": None, "refusal": "x"},
+        {"role": "tool", "content": "x", "tool_call_id": "call_1"},
+    ],
+)
+def test_message_among_plain_ones_may_be_any_other(message: dict[str, Any]) -> None:
+    assert json.loads(decode(messages=[USER, message]).messages_json) == [USER, message]
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"model": 5}, "model"),
@@ -104,7 +134,7 @@ def test_sampling_goes_on_and_nothing_else_does() -> None:
         "verbosity": "low", "logit_bias": {"50256": -100},
     }  # fmt: skip
     assert body.ignored == ("api_base", "prediction", "service_tier")
-    assert not body.shows_reasoning
+    assert (body.shows_reasoning, body.pads_stream) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +155,21 @@ def test_reasoning_is_shown_where_it_is_asked_for(
 ) -> None:
     body = decode(**fields)
     assert (body.shows_reasoning, body.ignored) == (is_shown, ignored)
+
+
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_stream_is_padded_as_the_client_says(wanted: bool | None) -> None:
+    assert decode(stream_options={"include_usage": True, "include_obfuscation": wanted}).pads_stream is wanted
+
+
+def test_words_for_a_chat_template_are_passed_on_as_they_are() -> None:
+    body = decode(chat_template_kwargs={"enable_thinking": False, "budget": 1.50})
+    assert body.parameters_json == b'{"chat_template_kwargs":{"enable_thinking": false, "budget": 1.5}}'
+    values: list[Any] = [[], "x", 7]
+    for wrong in values:
+        with pytest.raises(LegatoError) as refusal:
+            decode(chat_template_kwargs=wrong)
+        assert refusal.value.param == "chat_template_kwargs"
 
 
 def test_fields_that_are_not_known_are_named() -> None:

@@ -29,10 +29,11 @@ BODY: dict[str, Any] = {
     "model": "forte", "stream": True, "temperature": 0.5, "top_p": 0.5, "max_tokens": 5, "max_completion_tokens": 5,
     "stop": ["a"], "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.5, "response_format": FORMAT,
     "tools": [TOOL], "tool_choice": CHOICE, "parallel_tool_calls": True, "n": 1, "logprobs": False, "top_logprobs": 0,
-    "stream_options": {"include_usage": True}, "user": "ann", "metadata": {"a": "b"}, "modalities": ["text"],
+    "stream_options": {"include_usage": True, "include_obfuscation": True},
+    "user": "ann", "metadata": {"a": "b"}, "modalities": ["text"],
     "reasoning_effort": "low", "verbosity": "high", "logit_bias": {"50256": -100}, "top_k": 5, "min_p": 0.5,
     "repetition_penalty": 1.5, "reasoning": {"effort": "low", "max_tokens": 5, "enabled": True, "exclude": True},
-    "include_reasoning": True,
+    "include_reasoning": True, "chat_template_kwargs": {},
     "moderation": {"policy": {"input": {"mode": "score"}, "output": {"mode": "score"}}},
 }  # fmt: skip
 # Those that are refused, whatever they hold, and those that are not.

@@ -53,6 +53,8 @@ EVERYTHING: ChatOptions = {
     "verbosity": "high",
     "prompt_cache_key": "ann",
     "include_reasoning": True,
+    "include_obfuscation": False,
+    "chat_template_kwargs": {"enable_thinking": False},
 }
 
 

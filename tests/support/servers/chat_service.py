@@ -13,6 +13,8 @@ from grpc_status import rpc_status
 from legato_protos.chat.v1.chat_pb2 import (
     CompleteRequest,
     CompleteResponse,
+    CountTokensRequest,
+    CountTokensResponse,
     GetRequestRequest,
     GetRequestResponse,
     GetUsageRequest,
@@ -50,6 +52,7 @@ class ScriptedChatService(ChatServiceServicer):
         self.may_end = threading.Event()
         self.may_end.set()
         self.was_cancelled = threading.Event()
+        self.count = CountTokensResponse()
         self.models = ListModelsResponse()
         self.usage = GetUsageResponse()
         self.request = GetRequestResponse()
@@ -60,9 +63,15 @@ class ScriptedChatService(ChatServiceServicer):
 
     def Stream(self, request: StreamRequest, context: Any) -> Iterator[StreamResponse]:
         self._admit(request, context)
-        context.add_callback(lambda: None if self.may_end.is_set() else self._cancel())
+        if not context.add_callback(lambda: None if self.may_end.is_set() else self._cancel()):
+            # It was over before it came here.
+            self._cancel()
         yield from self.pieces
         self.may_end.wait()
+
+    def CountTokens(self, request: CountTokensRequest, context: Any) -> CountTokensResponse:
+        self._admit(request, context)
+        return self.count
 
     def ListModels(self, request: ListModelsRequest, context: Any) -> ListModelsResponse:
         self._admit(request, context)

@@ -19,7 +19,7 @@ _FIELDS = {
     "system", "temperature", "thinking", "tool_choice", "tools", "top_k", "top_p",
 }  # fmt: skip
 _SAMPLING = {"temperature", "top_p", "top_k"}
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 # Models that take system messages in the middle of a conversation.
 _TAKES_SYSTEM_INSIDE = ("claude-opus-4-8", "claude-opus-5", "claude-sonnet-5-5", "claude-haiku-6")
 

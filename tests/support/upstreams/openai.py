@@ -44,6 +44,8 @@ class Reply(msgspec.Struct, kw_only=True):
     reasoning: list[str] = []
     # The contents are sent this many times over.
     repeat: int = 1
+    # What the contents cite.
+    annotations: list[dict[str, Any]] = []
     # As deltas of a stream; `message_tool_calls` is the same for an answer in one piece.
     tool_calls: list[dict[str, Any]] = []
     message_tool_calls: list[dict[str, Any]] = []
@@ -274,6 +276,7 @@ def _chunks(reply: Reply) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": reasoning} for reasoning in reply.reasoning]
     deltas += [{"content": content} for content in reply.contents * reply.repeat]
+    deltas += [{"annotations": reply.annotations}] if reply.annotations else []
     deltas += [{"refusal": refusal} for refusal in reply.refusals]
     calls = reply.tool_calls or [{"index": index, **call} for index, call in enumerate(reply.message_tool_calls)]
     deltas += [{"tool_calls": [call]} for call in calls]
@@ -299,6 +302,8 @@ def _whole(reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": "".join(reply.contents * reply.repeat) or None}
     if reply.reasoning:
         message["reasoning_content"] = "".join(reply.reasoning)
+    if reply.annotations:
+        message["annotations"] = reply.annotations
     if reply.refusals:
         message["refusal"] = "".join(reply.refusals)
     if reply.message_tool_calls:

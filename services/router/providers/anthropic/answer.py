@@ -6,9 +6,10 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.answer import ProviderAnswer, read_text_of_object, total
+from services.router.providers.answer import NOTHING, ProviderAnswer, read_text_of_object, total
 from services.router.providers.base import UNREADABLE, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.providers.matched_stop import MatchedStop
 from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 from services.router.schema.tools import ToolCallFragment
 
@@ -50,6 +51,13 @@ class _Block(msgspec.Struct, gc=False):
     name: str | None = None
     # An object, in a tool call.
     input: Raw = Raw()
+    # Of a text.
+    citations: Raw = Raw()
+
+
+class _Stopped(msgspec.Struct, gc=False):
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -57,13 +65,21 @@ class _Delta(msgspec.Struct, gc=False):
     thinking: str | None = None
     signature: str | None = None
     partial_json: str | None = None
-    stop_reason: str | None = None
+    citation: Raw = Raw()
 
 
-class _Whole(msgspec.Struct, gc=False):
+class _Citation(msgspec.Struct, gc=False):
+    """A page that a block of text cites, with its address, or a result that was sent, with its source. Those of
+    documents have neither."""
+
+    title: str | None = None
+    url: str | None = None
+    source: str | None = None
+
+
+class _Whole(_Stopped, gc=False):
     type: str = ""
     content: list[_Block] = []
-    stop_reason: str | None = None
     usage: Raw = Raw()
     error: Raw = Raw()
 
@@ -94,11 +110,14 @@ class _OutputTokens(msgspec.Struct, gc=False):
 _events = msgspec.json.Decoder(_Event)
 _blocks_of_events = msgspec.json.Decoder(_Block)
 _deltas = msgspec.json.Decoder(_Delta)
+_stopped = msgspec.json.Decoder(_Stopped)
 _wholes = msgspec.json.Decoder(_Whole)
 _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 _cache_creations = msgspec.json.Decoder(_CacheCreation)
 _output_tokens = msgspec.json.Decoder(_OutputTokens)
+_citations = msgspec.json.Decoder(_Citation)
+_citation_lists = msgspec.json.Decoder(list[_Citation] | None)
 
 
 class MessageAnswer(ProviderAnswer):
@@ -119,6 +138,8 @@ class MessageAnswer(ProviderAnswer):
         # The texts and signatures of thoughts that are being written, by block index, if they are gathered.
         self._thinking: dict[int, tuple[list[str], list[str]]] = {}
         self._said_characters = 0
+        # Where blocks of text begin, and what they cite, by their index.
+        self._cited: dict[int, tuple[int, list[_Citation]]] = {}
 
     def _read_whole(self, body: bytes) -> None:
         whole = _wholes.decode(body)
@@ -129,7 +150,7 @@ class MessageAnswer(ProviderAnswer):
             self._end_block(index)
         self.think("".join(block.thinking or "" for block in whole.content))
         self._add_usage(whole.usage)
-        self._stop(whole.stop_reason)
+        self._stop(whole)
         if self.is_traced:
             self._note_model(body)
 
@@ -149,13 +170,18 @@ class MessageAnswer(ProviderAnswer):
                 self._note_model(event.message)
         elif event.type == "message_delta":
             self._add_usage(event.usage)
-            self._stop(_deltas.decode(event.delta).stop_reason)
+            self._stop(_stopped.decode(event.delta))
         elif event.type == "message_stop":
             self.is_over = True
         elif event.type == "error":
             raise self._failure(event.error)
 
     def _begin_block(self, index: int, block: _Block) -> None:
+        if block.type == "text":
+            self._cited[index] = self._said_characters, []
+            if block.citations not in NOTHING:
+                with suppress(*UNREADABLE):
+                    self._cited[index][1].extend(_citation_lists.decode(block.citations) or ())
         if block.text:
             self._say(block.text)
         if self.thoughts is not None and block.type == "thinking":
@@ -176,6 +202,10 @@ class MessageAnswer(ProviderAnswer):
         elif delta.signature:
             if index in self._thinking:
                 self._thinking[index][1].append(delta.signature)
+        elif delta.citation not in NOTHING:
+            if index in self._cited:
+                with suppress(*UNREADABLE):
+                    self._cited[index][1].append(_citations.decode(delta.citation))
         elif delta.partial_json and index in self._begun:
             # Blocks of other types, such as Anthropic's own tools, are ignored.
             self._begun[index] = None
@@ -190,14 +220,19 @@ class MessageAnswer(ProviderAnswer):
             texts, signatures = self._thinking.pop(index)
             block = ThinkingBlock("".join(texts), "".join(signatures), self._said_characters)
             self.thoughts.add(block)
+        begin, cited = self._cited.pop(index, (0, ()))
+        for citation in cited:
+            self.cite(begin, self._said_characters, citation.title, citation.url or citation.source)
         # A call without parameters has no input deltas; OpenAI's clients expect an object.
         arguments = self._begun.pop(index, None)
         if arguments is not None:
             self.call(ToolCallFragment(index, arguments=arguments))
 
-    def _stop(self, reason: str | None) -> None:
-        if reason:
-            self.finish(_FINISH_REASONS.get(reason, "stop"))
+    def _stop(self, told: _Stopped) -> None:
+        if told.stop_reason == "stop_sequence" and told.stop_sequence:
+            self.finish(MatchedStop(told.stop_sequence))
+        elif told.stop_reason:
+            self.finish(_FINISH_REASONS.get(told.stop_reason, "stop"))
 
     def _add_usage(self, usage: Raw) -> None:
         get = self._count(usage, _usages).get

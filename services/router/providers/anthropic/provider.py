@@ -1,5 +1,6 @@
 """Anthropic's Messages API."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -59,6 +60,7 @@ _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 class AnthropicProvider(HttpProvider):
     kind = "anthropic"
     answer_type = MessageAnswer
+    tool_name = re.compile(r"[a-zA-Z0-9_-]{1,128}")
     lessons = lessons.ANTHROPIC
     versions = (VERSION_2026, VERSION_2023)
     flags = ("prompt_caching", "system_inside")

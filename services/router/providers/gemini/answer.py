@@ -44,6 +44,8 @@ class _Content(msgspec.Struct, gc=False):
 class _Candidate(msgspec.Struct, gc=False, rename="camel"):
     content: _Content | None = None
     finish_reason: str | None = None
+    # What the answer cites, if the model has a tool of Google's own.
+    grounding_metadata: Raw = Raw()
 
 
 class _Candidates(msgspec.Struct, gc=False, array_like=True):
@@ -116,11 +118,15 @@ class ContentAnswer(ProviderAnswer):
         for part in parts:
             self._read_part(part)
         self.think("".join(part.text for part in parts if part.thought and part.text))
+        self._read_grounding(candidate.grounding_metadata)
         if candidate.finish_reason:
             if candidate.finish_reason not in _FINISH_REASONS:
                 # A malformed call, an unknown tool, or an unknown reason.
                 raise ProviderError("failed in the middle of its answer")
             self.finish(_FINISH_REASONS[candidate.finish_reason])
+
+    def _read_grounding(self, grounding: Raw) -> None:
+        """Reads what the answer cites."""
 
     def _read_part(self, part: _Part) -> None:
         if part.text and not part.thought:

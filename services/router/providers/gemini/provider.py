@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw
 
-from services.chassis.sentence import Sentence
-from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts, as_object
+from services.router.providers.answer import ProviderAnswer
+from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
 from services.router.providers.gemini.answer import ContentAnswer
-from services.router.providers.google_signatures import NO_SIGNATURE, needs_signatures
+from services.router.providers.gemini.grounded_answer import GroundedAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation import schemas
 from services.router.providers.translation.conversion import joined, merged, write_list
+from services.router.providers.translation.google_signatures import NO_SIGNATURE, needs_signatures
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import EFFORT_TOKENS, Parameters
@@ -38,7 +39,6 @@ _EFFORT_NAMES = ("reasoning_effort", "reasoning")
 # The largest number of tokens for thinking that all models with such a number take.
 MOST_BUDGET_TOKENS = 24_576
 
-_FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 
 
@@ -47,12 +47,17 @@ class GeminiProvider(HttpProvider):
     answer_type = ContentAnswer
     lessons = lessons.GEMINI
     versions = ("v1", "v1beta")
+    tool_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
     flags = ("always_max_tokens",)
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         super().__init__(route, timeouts)
         self._version = route.version
         self._name = route.name
+
+    def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
+        # Nothing else cites, and most answers' texts need not be kept.
+        return GroundedAnswer if "tools" in self._extra else ContentAnswer
 
     def _key_headers(self, api_key: str) -> dict[str, str]:
         # Not in the URL, as URLs are logged on the way.
@@ -197,8 +202,6 @@ def _not_sent(parameters: Parameters, ours: Mapping[str, object], sent: Mapping[
 
 
 def _declaration(function: Function) -> dict[str, object]:
-    if not _FUNCTION_NAME.fullmatch(function.name):
-        raise CannotDo(Sentence("function_name_first"), "tools")
     declaration: dict[str, object] = {"name": function.name}
     if function.description:
         declaration["description"] = function.description

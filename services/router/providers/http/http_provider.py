@@ -1,11 +1,12 @@
 """Calls a provider's server over HTTP, and reads its answer, whole or as server-sent events."""
 
 import asyncio
+import re
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
@@ -37,6 +38,7 @@ from services.router.providers.http.object_limit import check_objects
 from services.router.providers.http.stream import Stream
 from services.router.providers.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
+from services.router.providers.translation.tool_names import rename_tools
 from services.router.reasoning.gathering import GatheredThoughts
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.parameters import Parameters
@@ -65,6 +67,8 @@ class HttpProvider(ABC):
     lessons: ClassVar[Sequence[Lesson]] = ()
     # How often one chat is sent again, each time without what its model has just refused.
     most_lessons: ClassVar[int] = 3
+    # The names that functions may have.
+    tool_name: ClassVar[re.Pattern[str]] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     # Keys of the routes file that are true or false.
     flags: ClassVar[tuple[str, ...]] = ()
 
@@ -141,6 +145,8 @@ class HttpProvider(ABC):
         """Yields the pieces of the answer. Closing the generator closes the connection."""
         if "stop" in call.parameters.fields:
             call.leave_out_stops(self._refuses_stop)
+        if call.has_unusual_names and not call.tool_names:
+            call.tool_names = await convert(call, partial(rename_tools, accepted=self.tool_name))
         loop = asyncio.get_running_loop()
         total_s = self._timeouts.total_s
         begun_by_s = loop.time() + min(total_s, call.patience_s or total_s)
@@ -151,6 +157,7 @@ class HttpProvider(ABC):
         streams, sink, is_traced, tells_thoughts = call.stream, call.sink, call.is_traced, call.keeps_thoughts
         thoughts = GatheredThoughts() if tells_thoughts or call.tools.json else None
         answer, buffer = self._answer_type(call)(), AnswerBuffer(self._budget)
+        answer.tool_names = call.tool_names
         # It refers to the prompt, which is not needed any more.
         del call
         answer.is_traced, answer.thoughts, answer.tells_thoughts = is_traced, thoughts, tells_thoughts

@@ -12,10 +12,12 @@ from msgspec import Raw
 from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer, read_text_of_object
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
+from services.router.providers.matched_stop import finish_reason_of
 from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import ToolCallFragment
 
 _DONE = b"[DONE]"
+_URL_CITATION = "url_citation"
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -53,12 +55,31 @@ class _Message(msgspec.Struct, gc=False):
     # OpenRouter's, beside the text.
     reasoning_details: Raw = ABSENT
     tool_calls: list[_ToolCall] | None = None
+    # Those of servers that search.
+    annotations: Raw = ABSENT
+
+
+class _UrlCitation(msgspec.Struct, gc=False):
+    start_index: int = 0
+    end_index: int = 0
+    title: str | None = None
+    url: str | None = None
+
+
+class _Annotation(_UrlCitation, gc=False):
+    """An annotation, whose fields are in an object, or beside its type as in Responses."""
+
+    type: str = ""
+    url_citation: _UrlCitation | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
     message: _Message | None = None
     finish_reason: str | None = None
+    # Which stop was met, by vLLM and by SGLang.
+    stop_reason: Raw = ABSENT
+    matched_stop: Raw = ABSENT
     # Moonshot's place for usage.
     usage: Raw = ABSENT
 
@@ -116,6 +137,7 @@ _answer_tokens = msgspec.json.Decoder(_AnswerTokens)
 _texts = msgspec.json.Decoder(str)
 _detail_lists = msgspec.json.Decoder(list[Raw] | None)
 _signatures = msgspec.json.Decoder(dict[str, _Signed])
+_annotation_lists = msgspec.json.Decoder(list[_Annotation] | None)
 
 
 class CompletionAnswer(ProviderAnswer):
@@ -162,7 +184,7 @@ class CompletionAnswer(ProviderAnswer):
         if message is not None:
             self._read(message)
         if choice.finish_reason:
-            self.finish(choice.finish_reason)
+            self.finish(finish_reason_of(choice.finish_reason, choice.stop_reason, choice.matched_stop))
 
     def _read_whole(self, body: bytes) -> None:
         completion = _completions.decode(body)
@@ -172,7 +194,7 @@ class CompletionAnswer(ProviderAnswer):
             raise ProviderError("sent an answer without a message")
         self._read(choice.message)
         # Some servers omit the reason; a whole answer is complete without it.
-        self.finish(choice.finish_reason or "stop")
+        self.finish(finish_reason_of(choice.finish_reason or "stop", choice.stop_reason, choice.matched_stop))
 
     def _read_error_or_usage(self, completion: _Completion, data: bytes) -> None:
         error = completion.error
@@ -202,6 +224,15 @@ class CompletionAnswer(ProviderAnswer):
             self._read_details(message.reasoning_details)
         for call in calls:
             self.call(call)
+        if message.annotations is not ABSENT:
+            self._read_annotations(message.annotations)
+
+    def _read_annotations(self, annotations: Raw) -> None:
+        with suppress(*UNREADABLE):
+            for annotation in _annotation_lists.decode(annotations) or ():
+                if annotation.type == _URL_CITATION:
+                    cited = annotation.url_citation or annotation
+                    self.cite(cited.start_index, cited.end_index, cited.title, cited.url)
 
     def _read_details(self, details: Raw) -> None:
         if self.thoughts is not None:

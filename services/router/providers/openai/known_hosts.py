@@ -32,6 +32,8 @@ class Host:
     reasoning_field: str | None = None
     # Whether it takes `reasoning_details` that others gave the client.
     takes_reasoning_details: bool = False
+    # Whether its answers cite, by their numbers, pages that it lists.
+    numbers_sources: bool = False
     # Whether it refuses messages with calls that have no reasoning.
     needs_reasoning: bool = False
     # Whether it refuses calls of Gemini's models from 3 on without their signatures.
@@ -88,6 +90,7 @@ HOSTS: Final = {
     "api.together.xyz": _TOGETHER,
     "api.moonshot.ai": _MOONSHOT,
     "api.moonshot.cn": _MOONSHOT,
+    "api.perplexity.ai": Host(no_store_fields={}, reasoning_field="", numbers_sources=True),
     "generativelanguage.googleapis.com": Host(no_store_fields={}, reasoning_field="", needs_signatures=True),
 }
 # Hosts of one region or one customer.

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.google_signatures import NO_SIGNATURE
+from services.router.providers.translation.google_signatures import NO_SIGNATURE
 from services.router.schema.messages import ABSENT, Message, Messages, PastToolCall, encode_string
 from services.router.schema.thoughts import CallSignature, Carried, ReasoningDetail, ReasoningText
 

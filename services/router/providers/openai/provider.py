@@ -14,14 +14,15 @@ from msgspec import Raw
 from services.router.providers.answer import ProviderAnswer
 from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.errors.lessons import OPENAI, Lesson
-from services.router.providers.google_signatures import needs_signatures
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
+from services.router.providers.openai.numbered_answer import NumberedAnswer
 from services.router.providers.openai.parameters import adapt
 from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
 from services.router.providers.translation.conversion import merged
+from services.router.providers.translation.google_signatures import needs_signatures
 from services.router.reasoning.restoring import NOTHING, TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import OPEN_MODELS, Parameters
@@ -55,6 +56,7 @@ class OpenAIProvider(HttpProvider):
         super().__init__(route, timeouts, host.no_store_headers if route.no_store else {}, tls=tls, socket=socket)
         self._route = route
         self._reasoning_field = host.reasoning_field
+        self._numbers_sources = host.numbers_sources
         self._takes_details = host.takes_reasoning_details
         self._needs_signatures = host.needs_signatures
         if route.no_store:
@@ -80,6 +82,9 @@ class OpenAIProvider(HttpProvider):
         if self._key_header and not _TOKEN.fullmatch(api_key):
             return {self._key_header: api_key}
         return {"Authorization": f"Bearer {api_key}"}
+
+    def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
+        return NumberedAnswer if self._numbers_sources else CompletionAnswer
 
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/chat/completions"

@@ -59,6 +59,7 @@ class _Event(msgspec.Struct, gc=False):
     text: Raw = ABSENT
     refusal: Raw = ABSENT
     arguments: Raw = ABSENT
+    annotation: Raw = ABSENT
     item: Raw = ABSENT
     response: Raw = ABSENT
     error: Raw = ABSENT
@@ -70,6 +71,17 @@ class _Part(msgspec.Struct, gc=False):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+    annotations: Raw = ABSENT
+
+
+class _Annotation(msgspec.Struct, gc=False):
+    """A place in the text of one part."""
+
+    type: str = ""
+    start_index: int = 0
+    end_index: int = 0
+    title: str | None = None
+    url: str | None = None
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -128,6 +140,8 @@ _input_tokens = msgspec.json.Decoder(_InputTokens)
 _output_tokens = msgspec.json.Decoder(_OutputTokens)
 _texts = msgspec.json.Decoder(str)
 _objects = msgspec.json.Decoder(dict[str, Raw])
+_annotations = msgspec.json.Decoder(_Annotation)
+_annotation_lists = msgspec.json.Decoder(list[_Annotation] | None)
 
 
 class ResponseAnswer(ProviderAnswer):
@@ -144,8 +158,9 @@ class ResponseAnswer(ProviderAnswer):
 
     def __init__(self) -> None:
         super().__init__()
-        # The parts of messages of which something was said, by their indices and that of their item.
-        self._said: set[tuple[int, int]] = set()
+        # The parts of messages of which something was said, by their indices and that of their item, with how many
+        # characters come before them.
+        self._said: dict[tuple[int, int], int] = {}
         # Calls that have begun, and whether any of their arguments came.
         self._begun: dict[int, bool] = {}
         # Items of reasoning whose text came.
@@ -189,6 +204,9 @@ class ResponseAnswer(ProviderAnswer):
             self._say_once(index, event.content_index, _texts.decode(event.refusal), refuses=True)
         elif event.type == "response.function_call_arguments.done":
             self._add_whole_arguments(index, _texts.decode(event.arguments))
+        elif event.type == "response.output_text.annotation.added":
+            with suppress(*UNREADABLE):
+                self._cite(index, event.content_index, [_annotations.decode(event.annotation)])
         elif event.type == "response.reasoning_summary_part.added" and event.summary_index and index in self._thought:
             self.think(_PARAGRAPH)
 
@@ -219,6 +237,9 @@ class ResponseAnswer(ProviderAnswer):
         if item.type == "message":
             for place, part in enumerate(item.content or ()):
                 self._say_once(index, place, part.text or "")
+                with suppress(*UNREADABLE):
+                    if part.annotations is not ABSENT:
+                        self._cite(index, place, _annotation_lists.decode(part.annotations) or ())
                 self._say_once(index, place, part.refusal or "", refuses=True)
         elif item.type == "function_call":
             self._begin_item(index, item)
@@ -247,13 +268,20 @@ class ResponseAnswer(ProviderAnswer):
             return
         if self._last_message not in (None, index):
             text = _PARAGRAPH + text
+            self._said.setdefault((index, place), self._said_characters + len(_PARAGRAPH))
         self._last_message = index
-        self._said.add((index, place))
+        self._said.setdefault((index, place), self._said_characters)
         self._said_characters += len(text)
         if refuses:
             self.refuse(text)
         else:
             self.add_texts(text)
+
+    def _cite(self, index: int, place: int, annotations: Sequence[_Annotation]) -> None:
+        begin = self._said.get((index, place), self._said_characters)
+        for each in annotations:
+            if each.type == "url_citation":
+                self.cite(begin + each.start_index, begin + each.end_index, each.title, each.url)
 
     def _add_arguments(self, index: int, arguments: str) -> None:
         if index in self._begun and arguments:

@@ -63,7 +63,7 @@ class ResponsesProvider(OpenAIProvider):
         return replace(taken, kinds=(*taken.kinds, ResponsesReasoning))
 
     def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
-        return ResponseAnswer if self._is_over_responses(call) else OpenAIProvider.answer_type
+        return ResponseAnswer if self._is_over_responses(call) else super()._answer_type(call)
 
     def _path(self, call: ProviderCall) -> str:
         return self._responses_path if self._is_over_responses(call) else super()._path(call)

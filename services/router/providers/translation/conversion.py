@@ -17,10 +17,17 @@ _Converted = TypeVar("_Converted")
 
 # Converting this much takes some milliseconds.
 LONGEST_AT_ONCE_BYTES: Final = 64 * 1024
+# Objects are converted, and their texts only copied: so many bytes of them take as long as one of an object.
+TEXT_BYTES_PER_OBJECT_BYTE: Final = 16
 
 
 async def convert(call: ProviderCall, conversion: Callable[[ProviderCall], _Converted]) -> _Converted:
-    if call.messages.size_bytes + len(call.tools.json) > LONGEST_AT_ONCE_BYTES:
+    messages = call.messages
+    work_bytes = messages.size_bytes
+    if messages.object_bytes:
+        # Unless messages were changed, and so not measured.
+        work_bytes = min(work_bytes, messages.object_bytes + work_bytes // TEXT_BYTES_PER_OBJECT_BYTE)
+    if work_bytes + len(call.tools.json) > LONGEST_AT_ONCE_BYTES:
         return await asyncio.to_thread(conversion, call)
     return conversion(call)
 

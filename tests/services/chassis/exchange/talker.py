@@ -17,6 +17,7 @@ from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from tests.support.tracing import RecordedSpan, recording_tracer
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 Chat = CallStream[router.ChatRequest, router.ChatResponse]
 
@@ -112,7 +113,7 @@ class Serve:
             await self._server.stop(0)
 
 
-async def ask(client: ExchangeClient, account_id: str, timeout_s: float = 5) -> str:
+async def ask(client: ExchangeClient, account_id: str, timeout_s: float = WAIT_TIMEOUT_S) -> str:
     request = metering.GetBalanceRequest(account_id=account_id)
     answer = await client.call("GetBalance", request, metering.GetBalanceResponse, timeout_s)
     return answer.balance.account_id

@@ -20,6 +20,7 @@ from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, Exch
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 
 async def test_broken_exchange_fails_its_calls_and_comes_back(
@@ -277,7 +278,7 @@ async def test_question_that_cannot_be_read_is_refused_and_spares_the_others(
     other = asyncio.ensure_future(ask(client, "slow"))
     no_text = metering.IdempotencyClaim(key_digest=b"\xff")
     with pytest.raises(LegatoError) as refusal:
-        await client.call("GetBalance", no_text, metering.GetBalanceResponse, 5)
+        await client.call("GetBalance", no_text, metering.GetBalanceResponse, WAIT_TIMEOUT_S)
     assert refusal.value.reason is Reason.REQUEST_INVALID
     talker.release.set()
     assert await other == "slow"

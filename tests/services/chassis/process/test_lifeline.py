@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from services.chassis.process import lifeline
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 # Says on stdout that it holds the line, and what it did last.
 ORDERLY = """
@@ -64,14 +65,14 @@ def test_a_child_ends_in_order_when_its_supervisor_is_gone() -> None:
         assert first_line_of(child) == "holding"
         assert child.poll() is None
         os.close(write_end)
-        assert child.wait(timeout=20) == 0
+        assert child.wait(timeout=WAIT_TIMEOUT_S) == 0
 
 
 def test_a_child_that_does_not_end_in_order_is_ended() -> None:
     with child_on_a_lifeline(STUBBORN) as (child, write_end):
         assert first_line_of(child) == "holding"
         os.close(write_end)
-        assert child.wait(timeout=20) == 1
+        assert child.wait(timeout=WAIT_TIMEOUT_S) == 1
 
 
 def test_the_lifeline_is_not_handed_on_to_grandchildren() -> None:

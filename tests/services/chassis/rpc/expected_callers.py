@@ -20,7 +20,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         **dict.fromkeys(["StartMaintenance", "EndMaintenance", "GetMaintenance"], ADMIN),
     },
     "legato.chat.v1.ChatService": dict.fromkeys(
-        ["Complete", "Stream", "ListModels", "GetUsage", "GetRequest"], PROGRAMS
+        ["Complete", "Stream", "CountTokens", "ListModels", "GetUsage", "GetRequest"], PROGRAMS
     ),
     "legato.auth.v1.AccountAdminService": {
         "CreateAccount": OPERATORS,
@@ -109,7 +109,12 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "VerifyAuditEvents": OPERATORS,
         "RecordOperatorAction": OPERATORS,
     },
-    "legato.router.v1.RouterService": {"Chat": EDGE, "Exchange": EDGE, "ListModels": READERS, "CountTokens": EDGE},
+    "legato.router.v1.RouterService": {
+        "Chat": EDGE,
+        "Exchange": EDGE,
+        "ListModels": READERS,
+        "CountTokens": EDGE | ADMIN,
+    },
     "legato.router.v1.RouteAdminService": {
         "ReloadRoutes": OPERATORS,
         "ListTargets": OPERATORS,

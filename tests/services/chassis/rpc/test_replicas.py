@@ -5,7 +5,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc import replicas as replicas_module
-from services.chassis.rpc.replicas import Replicas
+from services.chassis.rpc.replicas import AFFINITY_SPARE_CALLS, Replicas
 from services.chassis.rpc.subset import ClientPosition, Subset, ring
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
@@ -55,6 +55,30 @@ async def test_new_work_goes_to_the_least_loaded_that_is_usable(replicas: Replic
     least = replicas.least_loaded()
     assert least.address == "unix:/c"
     assert replicas.least_loaded(other_than=least).address == "unix:/b"
+    await replicas.close()
+
+
+async def test_calls_that_belong_together_get_the_same_replica_unless_it_has_more_to_do(replicas: Replicated) -> None:
+    conversations = [f"conversation {number}" for number in range(100)]
+    before = {each: replicas.least_loaded(affinity=each) for each in conversations}
+    assert {replica.address for replica in before.values()} == set(replicas.made)
+    assert all(replicas.least_loaded(affinity=each) is replica for each, replica in before.items())
+    busy = replicas.made["unix:/b"]
+    busy.load = AFFINITY_SPARE_CALLS
+    assert all(replicas.least_loaded(affinity=each) is replica for each, replica in before.items())
+    busy.load += 1
+    assert all(replicas.least_loaded(affinity=each) is not busy for each in conversations)
+    await replicas.close()
+
+
+async def test_conversations_of_a_replica_that_is_gone_move_and_others_stay(replicas: Replicated) -> None:
+    conversations = [f"conversation {number}" for number in range(100)]
+    before = {each: replicas.least_loaded(affinity=each).address for each in conversations}
+    gone = replicas.made["unix:/b"]
+    gone.usable, gone.is_leaving = False, True
+    after = {each: replicas.least_loaded(affinity=each).address for each in conversations}
+    assert gone.address not in after.values()
+    assert all(after[each] == address for each, address in before.items() if address != gone.address)
     await replicas.close()
 
 

@@ -1,6 +1,9 @@
 import asyncio
 
-from services.chassis.timing.yielder import Yielder
+import pytest
+
+from services.chassis.timing import yielder as timing
+from services.chassis.timing.yielder import IDLE_TURN_S, PAUSE_S, Yielder
 
 
 async def others_after(work: list[int], slice_size: int) -> list[int]:
@@ -33,3 +36,41 @@ async def test_part_larger_than_a_slice_is_followed_by_others() -> None:
 
 async def test_less_than_a_slice_is_done_at_once() -> None:
     assert await others_after([3, 3, 3], 10) == []
+
+
+class PlayedTime:
+    """A clock that others advance by working, and the sleeps that were asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        self.sleeps_s: list[float] = []
+        sleep = asyncio.sleep
+
+        async def noted_sleep(delay_s: float) -> None:
+            self.sleeps_s.append(delay_s)
+            await sleep(0)
+
+        monkeypatch.setattr(timing, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(asyncio, "sleep", noted_sleep)
+
+
+async def test_nobody_who_waits_is_no_reason_to_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = PlayedTime(monkeypatch)
+    yielder = Yielder(10)
+    for _ in range(3):
+        await yielder.spend(10)
+    assert played.sleeps_s == [0, 0, 0]
+
+
+async def test_those_who_work_meanwhile_get_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = PlayedTime(monkeypatch)
+
+    def work() -> None:
+        played.now_s += 2 * IDLE_TURN_S
+
+    yielder = Yielder(10)
+    await yielder.spend(10)
+    asyncio.get_running_loop().call_soon(work)
+    await yielder.spend(10)
+    await yielder.spend(10)
+    assert played.sleeps_s == [0, 0, PAUSE_S, 0]

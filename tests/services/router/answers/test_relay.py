@@ -188,7 +188,7 @@ async def test_no_credit_is_asked_for_beyond_max_tokens(router: Router, upstream
 
 
 async def test_start_of_an_answer_is_told_once(router: Router, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(contents=["It", " rains"], event_delay_s=0.05))
+    upstream.replies.append(Reply(contents=ENDLESS_WORDS))
     answer = await router.ask()
     assert len(answer.responses) > 1
     assert [response for response in answer.responses if response.HasField("started")] == [answer.responses[0]]

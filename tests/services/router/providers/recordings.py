@@ -1,6 +1,7 @@
 """Answers in every dialect that was seen in the wild, kept as bytes."""
 
 from tests.services.router.providers.call_recordings import CALL_RECORDINGS
+from tests.services.router.providers.citation_recordings import CITATION_RECORDINGS
 from tests.services.router.providers.responses_recordings import RESPONSES_RECORDINGS
 from tests.services.router.providers.wires import (
     ALL,
@@ -229,4 +230,4 @@ RECORDINGS = {
     dialect: _RECORDINGS.get(dialect, {})
     | ({"responses": RESPONSES_RECORDINGS[dialect]} if dialect in RESPONSES_RECORDINGS else {})
     for dialect in [*_RECORDINGS, *(dialect for dialect in RESPONSES_RECORDINGS if dialect not in _RECORDINGS)]
-}
+} | CITATION_RECORDINGS

@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion_message import Annotation
+from pydantic import TypeAdapter
 
 from edge.api.completions import ChunkedReply
 from edge.http.replies import WholeHttpReply
@@ -28,7 +30,7 @@ from services.router.answers.relay import Relay
 from services.router.providers.answer import ProviderAnswer
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece
-from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.gemini.grounded_answer import GroundedAnswer
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.answer_connection import AnswerConnection, BodyReader
 from services.router.providers.http.stream import Stream
@@ -41,7 +43,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "providers.md"
 PROVIDERS: dict[str, Callable[[], ProviderAnswer]] = {
     "openai": CompletionAnswer,
     "anthropic": MessageAnswer,
-    "gemini": ContentAnswer,
+    "gemini": GroundedAnswer,
     "responses": ResponseAnswer,
 }
 # A form that the provider's wire does not have.
@@ -149,6 +151,8 @@ async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
             await reply.prepare()
             reply.write(response)
     finished = responses[-1].finished
+    if finished.citations:
+        reply.cite(finished.citations)
     await reply.finish(finished.finish_reason, finished.usage)
     return b"".join(message.get("body", b"") for message in written)
 
@@ -169,17 +173,23 @@ class Said:
     calls: list[tuple[str, Any]]
     finish_reason: str
     usage: Any
+    citations: tuple[tuple[str, str, str], ...]
     ids: list[str] = field(compare=False)
 
 
 def said_in(completion: ChatCompletion) -> Said:
     [choice] = completion.choices
     calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
+    text = choice.message.content or ""
+    # A stream's are as they came.
+    annotations = TypeAdapter(list[Annotation]).validate_python(choice.message.annotations or [], from_attributes=True)
+    cited = [annotation.url_citation for annotation in annotations]
     return Said(
         choice.message.content or None,
         [(call.function.name, msgspec.json.decode(call.function.arguments)) for call in calls],
         choice.finish_reason,
         completion.usage.model_dump(exclude_none=True) if completion.usage else None,
+        tuple((text[each.start_index : each.end_index], each.title, each.url) for each in cited),
         [call.id for call in calls],
     )
 
@@ -210,6 +220,7 @@ async def test_dialect_says_the_same_streamed_and_whole(provider: str) -> None:
         assert streamed.calls == whole.calls == calls, dialect
         assert streamed.finish_reason == whole.finish_reason == "tool_calls", dialect
         assert streamed.content == whole.content, dialect
+        assert streamed.citations == whole.citations == recording.citations, dialect
         assert len(set(streamed.ids)) == len(streamed.ids), dialect
         assert all(call_id.startswith("call_") for call_id in streamed.ids), dialect
         if recording.is_counted:

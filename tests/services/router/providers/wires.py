@@ -28,6 +28,8 @@ class Recording:
     # Whether the provider said what it counted, and how much of that was cached.
     is_counted: bool = True
     cached_tokens: int = CACHED_TOKENS
+    # The parts of the text that cite something, with its title and its address.
+    citations: tuple[tuple[str, str, str], ...] = ()
 
 
 def in_halves(recording: Recording) -> Recording:

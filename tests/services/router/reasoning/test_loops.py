@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from services.chassis.telemetry.log import Log
 from services.router.providers.openai import known_hosts
 from services.router.reasoning.sealed_ids import LONGEST_ID_CHARACTERS
 from services.router.reasoning.set_aside import FORMAT
+from services.router.routes.class_route import in_order
 from services.router.routes.target import Target
 from services.router.schema.thoughts import MARK
 from tests.services.router.harness import Router, running_router, target
@@ -206,6 +208,18 @@ async def test_seal_comes_with_the_first_text_after_the_thoughts(stream: bool, r
         assert "".join(response.reasoning for response in answer.responses) == "So it is."
         said = [bool(response.reasoning_data) for response in answer.responses if response.contents]
         assert said == [True] + [False] * (len(said) - 1)
+
+
+@pytest.mark.parametrize(("asked", "is_told"), [({}, True), ({"shows_reasoning": False}, False)])
+async def test_class_decides_for_chats_that_do_not_say_whether_they_are_told(
+    asked: dict[str, Any], is_told: bool, run: Run
+) -> None:
+    route = replace(in_order(target("model0", 4_000_000, 1_000_000)), show_reasoning=True, pad_streams=True)
+    async with Upstream() as upstream, run(upstream, route=route) as router:
+        upstream.replies.append(Reply(reasoning=["So it is."]))
+        answer = await router.ask(account_id="acct_1", **asked)
+        assert [bool("".join(each.reasoning for each in answer.responses))] == [is_told]
+        assert [each.started.pads_streams for each in answer.responses if each.HasField("started")] == [True]
 
 
 @pytest.mark.parametrize("vendor", [DeepSeekUpstream, MoonshotUpstream, ThinkingClaude, ThinkingResponses])

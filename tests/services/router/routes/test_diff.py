@@ -84,6 +84,8 @@ KEYS_OF_A_CLASS: Final = {
     "canary.percent": (CANARY, CANARY.replace("5", "6")),
     "canary.accounts": (CANARY, CANARY.replace("5", '5, accounts = ["a"]')),
     "refuse_cut_prompts": (FORTISSIMO, f"{FORTISSIMO}\nrefuse_cut_prompts = true"),
+    "show_reasoning": (FORTISSIMO, f"{FORTISSIMO}\nshow_reasoning = true"),
+    "pad_streams": (FORTISSIMO, f"{FORTISSIMO}\npad_streams = true"),
     "first_token_s": (f"{FORTISSIMO}\nfirst_token_s = 8", f"{FORTISSIMO}\nfirst_token_s = 9"),
     "character": (FORTISSIMO, f'{FORTISSIMO}\ncharacter = "own.md"'),
 }

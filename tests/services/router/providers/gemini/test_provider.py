@@ -6,16 +6,15 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.base import CannotDo, ProviderCall, Timeouts
+from services.router.providers.base import ProviderCall, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
-from services.router.providers.google_signatures import NO_SIGNATURE
+from services.router.providers.translation.google_signatures import NO_SIGNATURE
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
     both_ways,
     changed,
     conversation,
-    failure_of,
     opened,
     pieces_of,
     text_of,
@@ -255,16 +254,6 @@ async def test_signature_that_is_none_is_left_aside(extra: Any, upstream: Gemini
     call["tool_calls"][0]["extra_content"] = extra
     request = await asked(upstream, conversation(USER, call, gave("call_a", "noon")))
     assert request["contents"][1]["parts"][0]["thoughtSignature"] == NO_SIGNATURE
-
-
-async def test_function_name_that_google_has_no_place_for_is_what_it_cannot_do(
-    upstream: GeminiUpstream, provider: GeminiProvider
-) -> None:
-    tools = b'[{"type":"function","function":{"name":"2d_plot"}}]'
-    failure = await failure_of(provider, changed(CALL, tools_json=tools))
-    assert isinstance(failure, CannotDo)
-    assert failure.param == "tools"
-    assert not upstream.requests
 
 
 async def test_conversation_that_cannot_be_told_is_refused_as_the_clients_mistake(

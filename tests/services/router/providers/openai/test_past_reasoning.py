@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.providers.google_signatures import NO_SIGNATURE
 from services.router.providers.openai.past_reasoning import fill_reasoning, fill_signatures, write_thoughts
+from services.router.providers.translation.google_signatures import NO_SIGNATURE
 from services.router.schema.messages import Messages
 from services.router.schema.thoughts import OF_MESSAGE, CallSignature, Carried, ReasoningDetail, ReasoningText, Thought
 from tests.services.router.providers.past import USER, called, gave

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.translation.conversion import merged
+from services.router.schema.messages import read_messages
 from tests.services.router.providers.asking import make_call, opened
 from tests.services.router.providers.past import USER, called, gave
 from tests.support.loop_holds import longest_hold_s
@@ -91,6 +93,15 @@ async def test_many_tools_are_converted_in_a_thread(provider: str, threads: list
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_short_prompts_never_wait_for_a_thread(provider: str, threads: list[int]) -> None:
     await ask(PROVIDERS[provider](), make_call("model", msgspec.json.encode([USER] * 200), max_tokens=10))
+    assert not threads
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_few_messages_with_long_texts_never_wait_for_a_thread(provider: str, threads: list[int]) -> None:
+    turn = {"role": "user", "content": "x" * 5_000}
+    messages_json = msgspec.json.encode([turn] * 60)
+    call = make_call("model", messages_json, max_tokens=10)
+    await ask(PROVIDERS[provider](), replace(call, messages=await read_messages(messages_json)))
     assert not threads
 
 

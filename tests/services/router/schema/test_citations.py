@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.grounding.citations import CITATIONS_MOST, Source, Sources
+from services.router.schema.citations import CITATIONS_MOST, Source, Sources
 
 
 def places(text: str, *, from_search: bool = False) -> list[tuple[str, str]]:
