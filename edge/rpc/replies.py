@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Piece, PieceSource, Reply
+from edge.rpc.ended import ended
 from edge.wire.completion_json import Folded
 from edge.wire.custom_tools import CustomCalls, input_of
 from edge.wire.padding import filler
@@ -17,6 +18,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers
 from services.chassis.packed_pieces import unpack_texts
+from services.chassis.timing.deadlines import Deadline, TimeLimit
 from services.rules.usage import named
 
 # A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more. All
@@ -61,7 +63,7 @@ class RpcReply(Reply):
         self._hold = call.hold
         self._loop = asyncio.get_running_loop()
         self._writing: asyncio.Future[None] | None = None
-        self._id_due: asyncio.TimerHandle | None = None
+        self._id_due = Deadline(self._loop, self._write_id)
         self._is_dropped = False
         self._citations: list[pb.Citation] = []
         self._reasoning_data = ""
@@ -84,12 +86,10 @@ class RpcReply(Reply):
     def keep_alive(self) -> None:
         remaining_s = self._call.remaining_s()
         delay_s = ID_AFTER_S if remaining_s is None else min(ID_AFTER_S, remaining_s / 2)
-        self._id_due = self._loop.call_later(delay_s, self._write_id)
+        self._id_due.set(self._loop.time() + delay_s)
 
     def stop_keeping_alive(self) -> None:
-        if self._id_due is not None:
-            self._id_due.cancel()
-            self._id_due = None
+        self._id_due.close()
 
     def drop(self) -> None:
         """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
@@ -98,12 +98,12 @@ class RpcReply(Reply):
     async def idle(self) -> None:
         """Waits until gRPC has taken what was written: it takes nothing else before, not even an error."""
         if self._writing is not None:
-            await asyncio.wait((self._writing,))
+            await ended(self._writing)
 
     async def _unless_stalled(self, waiting: Awaitable[object]) -> None:
         """Waits, unless the caller reads nothing meanwhile."""
         try:
-            async with asyncio.timeout(self._call.stalled_reader_s):
+            with TimeLimit(self._call.stalled_reader_s, TimeoutError()):
                 await waiting
         except TimeoutError:
             self._call.leave()
