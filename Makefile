@@ -214,7 +214,7 @@ upgrades: .venv/dev ## Use the data of each release on both stores with the serv
 	@$(BIN)/pytest -q -n 2 tests/e2e/upgrades
 
 .PHONY: bench
-bench: .venv/dev ## Measure the service on this machine (fifteen minutes). Options: make bench ARGS="--only beside-relay"
+bench: .venv/dev ## Measure the service on this machine (twenty-five minutes). Options: make bench ARGS="--only agents"
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-guard
@@ -222,7 +222,7 @@ bench-guard: .venv/dev ## Compare the cost of a chat with a bare relay's, on a m
 	@$(BIN)/pytest -q -m apart tests/bench
 
 .PHONY: bench-peers
-bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (half an hour)
+bench-peers: .venv/dev ## Measure LiteLLM, TensorZero and Portkey beside the service, and write the README's table (twelve minutes). Options: make bench-peers ARGS="--only LiteLLM"
 	@$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: bench-scale

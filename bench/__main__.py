@@ -8,6 +8,7 @@ import click
 from bench.chats import AnswersWrong
 from bench.children import CompilerMissing
 from bench.figures import present
+from bench.readme import update_if_quiet
 from bench.report import Progress
 from bench.sections import SECTIONS, Options
 from bench.targets import ChargesWrong
@@ -25,9 +26,12 @@ from bench.targets import ChargesWrong
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
-def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None) -> None:
-    """Measure the service on this machine. All measurements take about fifteen minutes, the comparison with the relay
-    seven."""
+@click.option("--write/--no-write", default=True, help="Write the figures into the documents.  [default: write]")
+def bench(
+    seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None, write: bool
+) -> None:
+    """Measure the service on this machine. All measurements take about twenty-five minutes, the comparison with the
+    relay seven, that of agents nine."""
     options = Options(seconds, in_flight, rounds)
     sections = [SECTIONS[name] for name in only or SECTIONS]
     progress = Progress(sys.stderr, steps=sum(section.steps(options) for section in sections))
@@ -42,7 +46,9 @@ def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], js
         raise click.ClickException(str(wrong)) from None
     finally:
         progress.clear()
-    present(rows, said, json_file)
+    figures = present(rows, said, json_file)
+    if write:
+        update_if_quiet(figures)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from urllib.request import urlopen
 import msgspec
 
 from bench.children import TOKENS_A_CHUNK, printed_address, program
+from bench.conversations import Conversation, tools
 from bench.report import Progress
 from tests.support.servers.child import start_child
 from tests.support.waiting import wait_until
@@ -24,6 +25,8 @@ _QUESTION: Final = (
 )
 # The slowest gateway takes about twenty seconds for what others finish at once.
 TIMEOUT_S: Final = 60.0
+# The longest that the sessions of a case may take.
+SESSIONS_S: Final = 120.0
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -33,11 +36,20 @@ class Case(msgspec.Struct, frozen=True):
     chunks: int = 0
     # Delay between chunks; 0: the provider writes all of them at once.
     pause_us: int = 0
+    # None: a short question.
+    conversation: Conversation | None = None
+    # How many sessions each client has; 0: as many as the time allows.
+    sessions: int = 0
+    # The interval at which each client's requests begin; 0: when the last one is answered.
+    every_us: int = 0
+    # The rest of each client after an answer.
+    rest_us: int = 0
 
     @property
     def ramp_us(self) -> int:
-        """The time over which paced streams start: the length of one, so that their chunks are not synchronized."""
-        return self.chunks * self.pause_us
+        """The time over which clients start: that of one paced stream or one interval, so that they do not act at the
+        same times."""
+        return self.every_us or self.chunks * self.pause_us
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -97,22 +109,36 @@ def started_upstream(folder: Path) -> Iterator[Upstream]:
 
 
 def request_body(case: Case, model: str) -> dict[str, object]:
-    """Returns what every transport is asked; the prompt tells the mock upstream its answer."""
+    """Returns what every transport is asked."""
+    return request_bodies(case, model)[0]
+
+
+def request_bodies(case: Case, model: str) -> list[dict[str, object]]:
+    """Returns the turns of a session, or the only request. The prompt tells the mock upstream its answer."""
     wish = f"chunks={case.chunks} pause_us={case.pause_us}" if case.chunks else ""
-    return {
-        "model": model,
-        "messages": [
-            {"role": "system", "content": _INSTRUCTION},
-            {"role": "user", "content": f"{wish} {_QUESTION}"},
-        ],
-        "max_tokens": max(256, TOKENS_A_CHUNK * case.chunks),
-    }
+    most_tokens = max(256, TOKENS_A_CHUNK * case.chunks)
+    if case.conversation is not None:
+        return [
+            {"model": model, "max_tokens": most_tokens, "messages": messages, "tools": tools()}
+            for messages in case.conversation.turns(wish)
+        ]
+    messages = [
+        {"role": "system", "content": _INSTRUCTION},
+        {"role": "user", "content": f"{wish} {_QUESTION}"},
+    ]
+    return [{"model": model, "messages": messages, "max_tokens": most_tokens}]
 
 
 def encode_request(case: Case, api_key: str, model: str, path: str, headers: Mapping[str, str]) -> bytes:
-    chat = request_body(case, model)
-    if case.chunks:
-        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    return encode_requests(case, api_key, model, path, headers)[0]
+
+
+def encode_requests(case: Case, api_key: str, model: str, path: str, headers: Mapping[str, str]) -> list[bytes]:
+    streamed = {"stream": True, "stream_options": {"include_usage": True}} if case.chunks else {}
+    return [_encode(case, chat | streamed, api_key, path, headers) for chat in request_bodies(case, model)]
+
+
+def _encode(case: Case, chat: dict[str, object], api_key: str, path: str, headers: Mapping[str, str]) -> bytes:
     body = json.dumps(chat, separators=(",", ":")).encode()
     head = {
         "host": "bench",
@@ -129,7 +155,7 @@ def encode_request(case: Case, api_key: str, model: str, path: str, headers: Map
 def put_load(
     case: Case,
     port: int,
-    request: bytes,
+    requests: Sequence[bytes],
     folder: Path,
     progress: Progress,
     *,
@@ -137,23 +163,30 @@ def put_load(
     chats: int = 0,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Sends chats for `seconds`, or until `chats` were sent, and calls `meanwhile` repeatedly."""
-    request_file, output = folder / "request", folder / "load.json"
-    # The request contains an API key.
-    request_file.touch(mode=0o600)
-    request_file.write_bytes(request)
+    """Sends chats for `seconds`, or until `chats` were sent or all sessions have ended, and calls `meanwhile`
+    repeatedly."""
+    output = folder / "load.json"
     output.unlink(missing_ok=True)
+    sessions = 0 if chats else case.sessions
     options = {
         "port": port,
-        "request": request_file,
         "in-flight": case.in_flight,
-        "seconds": seconds,
+        "seconds": SESSIONS_S if sessions else seconds,
         "chats": chats,
+        "sessions": sessions,
+        "every-us": case.every_us,
+        "rest-us": case.rest_us,
         "chunks": case.chunks,
         "ramp-us": case.ramp_us,
         "timeout": TIMEOUT_S,
     }
     arguments = [argument for name, value in options.items() for argument in (f"--{name}", str(value))]
+    for number, request in enumerate(requests):
+        request_file = folder / f"request-{number}"
+        # The request contains an API key.
+        request_file.touch(mode=0o600)
+        request_file.write_bytes(request)
+        arguments += ["--request", str(request_file)]
     load = start_child([program("load"), *arguments], output, last_signal=signal.SIGKILL, environ=dict(os.environ))
     while load.poll() is None:
         progress.show()

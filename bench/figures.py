@@ -17,15 +17,16 @@ class Figures(msgspec.Struct, frozen=True):
     promises: list[Verdict]
 
 
-def present(rows: list[Row], said: list[str], json_file: Path | None) -> None:
+def present(rows: list[Row], said: list[str], json_file: Path | None) -> Figures:
     click.echo(table(rows))
     if said:
         click.echo("\n" + "\n".join(said))
     if (doubt := doubts(rows)) is not None:
         click.echo(f"\n{doubt}")
+    figures = Figures(machine(), rows, list(verdicts(rows)))
     if json_file is not None:
-        figures = Figures(machine(), rows, list(verdicts(rows)))
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
+    return figures
 
 
 def machine() -> dict[str, str | int]:

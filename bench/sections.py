@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from bench.measurements import (
+    agents,
     beside_relay,
     big_prompt,
     cancellation,
@@ -38,6 +39,11 @@ SECTIONS: Final = {
     "beside-relay": Section(
         lambda options: beside_relay.steps(options.rounds),
         lambda options, progress: beside_relay.measure(progress, options.seconds, options.rounds),
+        promises.verdict,
+    ),
+    "agents": Section(
+        lambda options: beside_relay.steps(options.rounds, cases=agents.CASES),
+        lambda options, progress: agents.measure(progress, options.seconds, options.rounds),
         promises.verdict,
     ),
     "rpc-beside-http": Section(

@@ -1,13 +1,13 @@
 """Starts the targets of a measurement (the relay, Legato) and checks what Legato charged."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bench.chats import Case, Outcome, Upstream, encode_request, put_load
+from bench.chats import Case, Outcome, Upstream, encode_requests, put_load
 from bench.children import started_provider
 from bench.providers.relay import KEY
 from bench.report import Progress
@@ -61,6 +61,11 @@ DIRECT: Final = "no gateway"
 RELAY: Final = "relay"
 ON_SQLITE: Final = "Legato, SQLite"
 ON_POSTGRESQL: Final = "Legato, PostgreSQL"
+# Other gateways (`bench/peers/`).
+LITELLM: Final = "LiteLLM"
+LITELLM_WITH_KEYS: Final = "LiteLLM, keys and budgets"
+PORTKEY: Final = "Portkey"
+TENSORZERO: Final = "TensorZero"
 
 OURS: Final = ("edge", "router", "metering", "auth")
 # Not one of our processes: its figures are shown, but not added to ours.
@@ -100,10 +105,19 @@ class Target(NamedTuple):
     is_peer: bool = False
 
     def put_load(
-        self, case: Case, folder: Path, progress: Progress, *, seconds: float = 60.0, chats: int = 0
+        self,
+        case: Case,
+        folder: Path,
+        progress: Progress,
+        *,
+        seconds: float = 60.0,
+        chats: int = 0,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> Outcome:
-        request = encode_request(case, self.api_key, self.model, self.path, self.headers)
-        outcome = put_load(case, self.port, request, folder, progress, seconds=seconds, chats=chats)
+        requests = encode_requests(case, self.api_key, self.model, self.path, self.headers)
+        outcome = put_load(
+            case, self.port, requests, folder, progress, seconds=seconds, chats=chats, meanwhile=meanwhile
+        )
         if self.charge_check is not None:
             self.charge_check.add(outcome)
         return outcome
@@ -140,7 +154,7 @@ def started_legato(
             opened.callback(postgres.stop)
             settings = {**settings, "LEGATO_DATABASE_URL": postgres.create_database()}
             database[DATABASE] = postgres.process_id
-        service = opened.enter_context(Service(upstream, settings))
+        service = opened.enter_context(Service(upstream, settings, is_forked=False))
         charge_check = ChargeCheck(service)
         # A normal start, not the first one: an account with a key exists.
         service.stop()

@@ -14,9 +14,8 @@ from bench.chats import AnswersWrong, Case, Upstream, started_upstream
 from bench.measurements import disk_sync
 from bench.processors import calibrate, resident_mib
 from bench.report import CALIBRATION, Progress, Row, percentile
-from bench.runs import SETTLE_S, Run, rows_of, run, warm_up
+from bench.runs import SETTLE_S, UNCOUNTED, Run, rows_of, run, warm_up
 from bench.targets import (
-    DATABASE,
     DIRECT,
     ON_POSTGRESQL,
     ON_SQLITE,
@@ -54,14 +53,19 @@ def legato_on(name: str) -> Starter:
 STARTERS: Final[tuple[Starter, ...]] = (started_relay, legato_on(ON_SQLITE), legato_on(ON_POSTGRESQL))
 
 
-def steps(rounds: int, peers: Sequence[Starter] = ()) -> int:
+def steps(rounds: int, peers: Sequence[Starter] = (), cases: Sequence[Case] = CASES) -> int:
     targets = len(STARTERS) + len(peers)
     # The provider itself is measured in one round, too.
-    return targets + (1 + rounds * targets) * len(CASES)
+    return targets + (1 + rounds * targets) * len(cases)
 
 
 def measure(
-    progress: Progress, seconds: float, rounds: int, peers: Sequence[Starter] = (), failures: list[str] | None = None
+    progress: Progress,
+    seconds: float,
+    rounds: int,
+    peers: Sequence[Starter] = (),
+    failures: list[str] | None = None,
+    cases: Sequence[Case] = CASES,
 ) -> Iterator[Row]:
     """Measures the targets in turns. A peer that is missing or does not answer is added to `failures`."""
     failures = [] if failures is None else failures
@@ -79,9 +83,9 @@ def measure(
         idle_mib = [resident_mib(target.processes) for target in targets]
         for target in targets:
             warm_up(target, folder, progress)
-        runs = {case: {target.name: list[Run]() for target in (direct(upstream), *targets)} for case in CASES}
+        runs = {case: {target.name: list[Run]() for target in (direct(upstream), *targets)} for case in cases}
         for number in range(rounds):
-            for case, target in product(CASES, (direct(upstream), *targets)):
+            for case, target in product(cases, (direct(upstream), *targets)):
                 # The provider itself shows the machine's best case; one round is enough.
                 if target.name == DIRECT and number:
                     continue
@@ -95,7 +99,7 @@ def measure(
             calibration_ms.append(calibrate())
         after_mib = [resident_mib(target.processes) for target in targets]
         _check_charges(targets)
-    for case in CASES:
+    for case in cases:
         yield from rows_of(case, runs[case])
     yield from map(_footprint, targets, idle_mib, after_mib)
     yield _calibration(calibration_ms)
@@ -108,7 +112,7 @@ def _check_charges(targets: Sequence[Target]) -> None:
 
 
 def _footprint(target: Target, idle_mib: Mapping[str, float], after_mib: Mapping[str, float]) -> Row:
-    counted = [process for process in idle_mib if process not in (DATABASE, SUPERVISOR)]
+    counted = [process for process in idle_mib if process not in UNCOUNTED]
     figures: dict[str, float | None] = {
         "first answer s": target.first_answer_s,
         "idle MiB": sum(idle_mib[process] for process in counted),

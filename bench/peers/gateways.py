@@ -1,16 +1,14 @@
-"""LiteLLM, Portkey and TensorZero, each configured for speed, with the mock upstream as the only provider.
+"""Portkey and TensorZero, configured for speed, with the mock upstream as the only provider; and the start of any peer.
 
-They do less than Legato: LiteLLM compares one master key and has no database, the other two check no key, and none of
-them holds or charges credit.
+They do less than Legato: neither checks a key, holds or charges credit.
 """
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,49 +17,21 @@ from bench.chats import AnswersWrong, Upstream
 from bench.children import printed_address
 from bench.peers.installation import NODE, install_node, install_python
 from bench.report import Progress
-from bench.targets import ONE_CHAT, Target, TargetMissing, port_of
+from bench.targets import ONE_CHAT, PORTKEY, TENSORZERO, Target, TargetMissing, port_of
 from tests.support.servers.child import start_child
 
-LITELLM: Final = "LiteLLM"
-PORTKEY: Final = "Portkey"
-TENSORZERO: Final = "TensorZero"
-
-LITELLM_REQUIREMENT: Final = "litellm[proxy]==1.106.2"
 TENSORZERO_REQUIREMENT: Final = "tensorzero==2026.6.0"
 PORTKEY_PACKAGE: Final = Path(__file__).with_name("portkey") / "package.json"
-START_S: Final = 120.0
-MASTER_KEY: Final = "sk-played"
-
-
-@contextmanager
-def started_litellm(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
-    environment = install_python(LITELLM_REQUIREMENT)
-    settings = folder / "litellm.yaml"
-    provider = {"model": "openai/mock-model", "api_base": upstream.base_url, "api_key": "played"}
-    # JSON is YAML too.
-    settings.write_text(
-        json.dumps(
-            {
-                "model_list": [{"model_name": "mock-model", "litellm_params": provider}],
-                "general_settings": {"master_key": MASTER_KEY},
-            }
-        )
-    )
-    port = _free_port()
-    command: list[str | Path] = [environment / "bin" / "litellm"]
-    command += ["--config", settings, "--host", "127.0.0.1", "--port", str(port)]
-    target = Target(LITELLM, port, {}, api_key=MASTER_KEY)
-    with _started(target, [*command, "--num_workers", "1"], folder, progress) as started:
-        yield started
+START_S: Final = 300.0
 
 
 @contextmanager
 def started_portkey(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
     program = install_node(PORTKEY_PACKAGE) / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
-    port = _free_port()
+    port = free_port()
     headers = {"x-portkey-provider": "openai", "x-portkey-custom-host": upstream.base_url}
     target = Target(PORTKEY, port, {}, headers=headers)
-    with _started(target, [NODE, program, f"--port={port}", "--headless"], folder, progress) as started:
+    with started_gateway(target, [NODE, program, f"--port={port}", "--headless"], folder, progress) as started:
         yield started
 
 
@@ -84,38 +54,53 @@ api_key_location = "none"
     program = Path(__file__).with_name("tensorzero_gateway.py")
     target = Target(TENSORZERO, 0, {}, model="tensorzero::model_name::mock-model", path="/openai/v1/chat/completions")
     command = [environment / "bin" / "python", program, settings]
-    with _started(target, command, folder, progress) as started:
+    with started_gateway(target, command, folder, progress) as started:
         yield started
 
 
 @contextmanager
-def _started(target: Target, command: Sequence[str | Path], folder: Path, progress: Progress) -> Iterator[Target]:
-    """Starts a target and yields it after its first answer. A process without a given port prints its address."""
+def started_gateway(
+    target: Target,
+    command: Sequence[str | Path],
+    folder: Path,
+    progress: Progress,
+    environ: Mapping[str, str] | None = None,
+    prepare: Callable[[Target], Target | None] = lambda target: target,
+) -> Iterator[Target]:
+    """Starts a target and yields it after its first answer. A process without a given port prints its address.
+    `prepare` returns the target with what it needs once it runs, for example a key, or None if it does not run yet."""
     output = folder / f"{target.name}.log"
     began_at_s = time.monotonic()
-    process = start_child(command, output, last_signal=signal.SIGKILL, environ=_environ())
+    process = start_child(command, output, last_signal=signal.SIGKILL, environ={**_environ(), **(environ or {})})
     try:
-        while (answering := _if_answering(target, output, folder, progress)) is None:
+        while (answering := _if_answering(target, output, folder, progress, prepare)) is None:
             if process.poll() is not None or time.monotonic() - began_at_s > START_S:
                 raise TargetMissing(f"{target.name} did not start:\n{output.read_text()[-500:]}")
             time.sleep(0.02)
         first_answer_s = time.monotonic() - began_at_s
-        yield answering._replace(processes={target.name: process.pid}, first_answer_s=first_answer_s, is_peer=True)
+        yield answering._replace(
+            processes={target.name: process.pid, **target.processes}, first_answer_s=first_answer_s, is_peer=True
+        )
     finally:
         _end(process)
 
 
-def _if_answering(target: Target, output: Path, folder: Path, progress: Progress) -> Target | None:
+def _if_answering(
+    target: Target, output: Path, folder: Path, progress: Progress, prepare: Callable[[Target], Target | None]
+) -> Target | None:
     if not target.port:
         address = printed_address(output)
         if not address:
             return None
         target = target._replace(port=port_of(address))
+    prepared = prepare(target)
+    if prepared is None:
+        return None
     try:
-        target.put_load(ONE_CHAT, folder, progress, chats=1)
+        prepared.put_load(ONE_CHAT, folder, progress, chats=1)
     except AnswersWrong:
         return None
-    return target
+    return prepared
 
 
 def _environ() -> Mapping[str, str]:
@@ -132,7 +117,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +20,17 @@ _NPM: Final = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 TIMEOUT_S: Final = 900
 
 
-def install_python(requirement: str) -> Path:
-    """Returns a virtual environment with these requirements."""
-    folder = FOLDER / requirement
+def install_python(*requirements: str, any_version: Sequence[str] = ()) -> Path:
+    """Returns a virtual environment with these requirements. Of the packages in `any_version` any version will do,
+    whatever others ask for."""
+    name = " ".join(requirements)
+    folder = FOLDER / "+".join(requirements)
     if not _is_installed(folder):
         environ = {**os.environ, "VIRTUAL_ENV": str(folder)}
-        _run(requirement, [str(UV), "venv", "--quiet", "--python", sys.executable, str(folder)], environ)
-        _run(requirement, [str(UV), "pip", "install", "--quiet", requirement], environ)
+        _run(name, [str(UV), "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], environ)
+        overrides = folder / "overrides.txt"
+        overrides.write_text("\n".join(any_version))
+        _run(name, [str(UV), "pip", "install", "--quiet", "--override", str(overrides), *requirements], environ)
         _note_installed(folder)
     return folder
 
@@ -43,6 +48,13 @@ def install_node(package_file: Path) -> Path:
         _run(package_file.parent.name, [*command, "--no-package-lock", "--ignore-scripts"], environ)
         _note_installed(folder)
     return folder
+
+
+def add_npm(environment: Path) -> None:
+    """Makes Node's `npm` a program of a virtual environment: the one beside our Node works only by its whole path."""
+    program = environment / "bin" / "npm"
+    program.write_text(f'#!/bin/sh\nexec "{NODE}" "{_NPM}" "$@"\n')
+    program.chmod(0o755)
 
 
 def _run(name: str, command: list[str], environ: dict[str, str]) -> None:

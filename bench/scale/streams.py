@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.chats import AnswersWrong, Case, Upstream, encode_request, put_load, started_upstream
+from bench.chats import AnswersWrong, Case, Upstream, started_upstream
 from bench.processors import Watch
 from bench.report import Progress, Row
 from bench.runs import warm_up
@@ -76,12 +76,8 @@ def measure_on(
     target = legato_target(ON_SQLITE, service, charge_check)
     warm_up(target, folder, progress)
     look = _Look(SoakHarness(service), upstream, case.in_flight, watched_s)
-    request = encode_request(case, target.api_key, target.model, target.path, target.headers)
     lasts_s = case.ramp_s + case.chunks
-    outcome = put_load(
-        case, target.port, request, folder, progress, seconds=lasts_s, chats=case.in_flight, meanwhile=look
-    )
-    charge_check.add(outcome)
+    outcome = target.put_load(case, folder, progress, seconds=lasts_s, chats=case.in_flight, meanwhile=look)
     charge_check.check()
     if outcome.refused or not look.is_over:
         raise AnswersWrong(f"{case.name}: {outcome.refused} were refused, or not all of them ran for {watched_s:.0f} s")

@@ -1,10 +1,14 @@
 /* Clients that send chats in a closed loop, and check every answer. Prints one JSON object.
  *
- * load --port N --request FILE --in-flight N --seconds S [--chats N] [--chunks N] [--ramp-us N] [--timeout S]
+ * load --port N --request FILE... --in-flight N --seconds S [--chats N] [--sessions N] [--every-us N] [--rest-us N]
+ *      [--chunks N] [--ramp-us N] [--timeout S]
  *
- * FILE contains the request, byte for byte, so that the process list shows no key. With --chunks the answers are
- * streams of `upstream` with that many chunks. The clients start evenly over --ramp-us. A chat without an answer --timeout
- * seconds after the end has failed.
+ * FILE contains the request, byte for byte, so that the process list shows no key. Several are the turns of a session:
+ * each client sends them in order and begins again, --sessions times or until the end. Marks in them are replaced
+ * (turns.h). With --every-us a client's requests begin at that interval, or as soon as the last one is answered; those
+ * that begin late are timed from when they were due. With --rest-us it rests so long after each answer. With --chunks the
+ * answers are streams of `upstream` with that many chunks. The clients start evenly over --ramp-us. A chat without an
+ * answer --timeout seconds after the end has failed.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -18,20 +22,29 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "times.h"
+#include "turns.h"
 #include "wire.h"
 
 enum { EVENTS_AT_ONCE = 512, READ_BYTES = 131072, FAILURES_MOST = 100, REFUSED = 429 };
 /* Delay before a client retries after a refusal or a failure. */
 #define REST_NS 20000000u
-
-enum state { RESTING, CONNECTING, IN_HEAD, IN_BODY };
+/* A request this late waited for our own turn, not for an answer. */
+#define OWN_DELAY_NS 2000000u
+enum state { RESTING, CONNECTING, SENDING, IN_HEAD, IN_BODY };
 enum framing { BY_LENGTH, BY_CHUNKS, BY_CLOSE };
 enum chunk_part { SIZE, DATA, DATA_END, LAST_LINE };
 
 struct client {
     int socket; /* -1: none. */
     enum state state;
-    uint64_t moment_ns; /* Time of the request; between retries, of the next one. */
+    uint64_t moment_ns; /* Time of the request; while the client rests, of the next one. */
+    uint64_t due_ns; /* With --every-us, when the request was to begin. */
+    long turn, sessions; /* Index of the current request; sessions that have ended. */
+    char session_digits[MARK_CHARACTERS];
+    struct bytes own; /* The current request, if it has marks. */
+    const struct bytes *request;
+    size_t sent;
     struct bytes head, body; /* In a stream, the body is the current line. */
     int status;
     bool closes_after;
@@ -42,20 +55,14 @@ struct client {
     bool is_done; /* The stream's last event was received. */
 };
 
-struct times {
-    uint32_t *us;
-    size_t count, capacity;
-};
-
 static struct sockaddr_in address;
-static struct bytes request;
-static long in_flight = 1, chats_most, chunks_expected;
+static long in_flight = 1, chats_most, sessions_most, chunks_expected;
 static double seconds = 5, timeout_s = 30;
-static uint64_t ramp_ns;
+static uint64_t ramp_ns, every_ns, rest_ns;
 
 static int epoll;
 static uint64_t end_ns;
-static long active, resting;
+static long active, resting, unfinished;
 static unsigned long started, answered, answered_in_time, chunks, chunks_in_time, connections, prompt_tokens,
     completion_tokens, refused;
 static struct { unsigned long status, connection, content, unanswered; } failures;
@@ -63,22 +70,16 @@ static int failed_status;
 static char failed_body[300];
 static struct times whole, first, late;
 
-static void note(struct times *times, uint64_t us) {
-    if (times->count == times->capacity) {
-        times->capacity = times->capacity ? 2 * times->capacity : 65536;
-        times->us = realloc(times->us, times->capacity * sizeof *times->us);
-        if (!times->us) fail("memory");
-    }
-    times->us[times->count++] = us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
-}
-
 static unsigned long failed(void) {
     return failures.status + failures.connection + failures.content + failures.unanswered;
 }
 
 static bool may_ask(uint64_t moment_ns) {
-    return moment_ns < end_ns && (!chats_most || started < (unsigned long)chats_most) && failed() < FAILURES_MOST;
+    return moment_ns < end_ns && unfinished && (!chats_most || started < (unsigned long)chats_most) &&
+           failed() < FAILURES_MOST;
 }
+
+static bool is_finished(const struct client *client) { return sessions_most && client->sessions == sessions_most; }
 
 static void watch(struct client *client, int operation, unsigned events) {
     struct epoll_event event = {.events = events, .data.ptr = client};
@@ -102,16 +103,39 @@ static void lose_connection(struct client *client) {
     rest(client, now_ns() + REST_NS);
 }
 
-/* Small requests fit into a socket's buffer; a large prompt waits for the reader. */
+/* Sends what the socket takes now, and the rest when it has room. */
 static bool send_request(struct client *client) {
-    size_t sent = 0;
-    while (sent < request.length) {
-        ssize_t more = send(client->socket, request.data + sent, request.length - sent, MSG_NOSIGNAL);
+    const struct bytes *request = client->request;
+    bool had_to_wait = client->state == SENDING || client->state == CONNECTING;
+    while (client->sent < request->length) {
+        ssize_t more = send(client->socket, request->data + client->sent, request->length - client->sent, MSG_NOSIGNAL);
         if (more < 0 && errno != EAGAIN) return false;
-        sent += more > 0 ? (size_t)more : 0;
+        if (more < 0) {
+            if (client->state != SENDING) watch(client, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
+            client->state = SENDING;
+            return true;
+        }
+        client->sent += (size_t)more;
     }
+    if (had_to_wait) watch(client, EPOLL_CTL_MOD, EPOLLIN);
     client->state = IN_HEAD;
     return true;
+}
+
+static void prepare_request(struct client *client) {
+    const struct turn *turn = &turns[client->turn];
+    client->sent = 0;
+    client->request = turn->mark_count ? &client->own : &turn->request;
+    if (turn->mark_count) write_marked(&client->own, turn, client->session_digits);
+}
+
+static void take_next_turn(struct client *client) {
+    client->due_ns += every_ns;
+    if (++client->turn < turn_count) return;
+    client->turn = 0;
+    client->sessions++;
+    write_digits(client->session_digits);
+    unfinished -= is_finished(client);
 }
 
 static void ask(struct client *client) {
@@ -121,8 +145,11 @@ static void ask(struct client *client) {
     client->head.length = client->body.length = 0;
     client->chunks = 0;
     client->is_done = false;
+    prepare_request(client);
     client->moment_ns = now_ns();
+    if (every_ns && client->moment_ns > client->due_ns + OWN_DELAY_NS) client->moment_ns = client->due_ns;
     if (client->socket >= 0) {
+        client->state = IN_HEAD;
         if (!send_request(client)) lose_connection(client);
         return;
     }
@@ -167,9 +194,11 @@ static void end_answer(struct client *client, uint64_t moment_ns) {
         failed_status = client->status;
         snprintf(failed_body, sizeof failed_body, "%s", client->body.length ? client->body.data : "");
     }
-    if (client->closes_after) disconnect(client);
-    if (is_good && may_ask(moment_ns)) ask(client);
-    else rest(client, moment_ns + REST_NS);
+    if (client->closes_after || client->sent < client->request->length) disconnect(client);
+    if (is_good) take_next_turn(client);
+    uint64_t next_ns = !is_good ? moment_ns + REST_NS : every_ns ? client->due_ns : moment_ns + rest_ns;
+    if (next_ns <= moment_ns && !is_finished(client) && may_ask(moment_ns)) ask(client);
+    else rest(client, next_ns);
 }
 
 static uint32_t read_stamp(const char *text) {
@@ -315,24 +344,13 @@ static void receive(struct client *client) {
 
 static void on_event(struct client *client, unsigned events) {
     if (client->socket < 0) return;
-    if (client->state != CONNECTING) receive(client);
-    else if (events & (EPOLLERR | EPOLLHUP) || !send_request(client)) lose_connection(client);
-    else watch(client, EPOLL_CTL_MOD, EPOLLIN);
-}
-
-static int compare(const void *one, const void *other) {
-    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-    return a < b ? -1 : a > b;
-}
-
-static void print_times(const char *name, struct times *times) {
-    if (!times->count) {
-        printf(",\"%s\":null", name);
-        return;
+    if (client->state == SENDING && events & EPOLLIN) {
+        /* The answer came before all of the request was sent: a refusal. */
+        client->state = IN_HEAD;
+        watch(client, EPOLL_CTL_MOD, EPOLLIN);
     }
-    qsort(times->us, times->count, sizeof *times->us, compare);
-    printf(",\"%s\":{\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f}", name, times->us[times->count / 2] / 1e3,
-           times->us[times->count * 99 / 100] / 1e3, times->us[times->count - 1] / 1e3);
+    if (client->state != CONNECTING && client->state != SENDING) receive(client);
+    else if (events & (EPOLLERR | EPOLLHUP) || !send_request(client)) lose_connection(client);
 }
 
 static void print_text(const char *text) {
@@ -347,7 +365,7 @@ static void print_outcome(double elapsed_s) {
     double cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                    (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
     /* With --chats, the elapsed time counts; otherwise only answers that end within the measured time. */
-    bool by_count = chats_most && started >= (unsigned long)chats_most;
+    bool by_count = (chats_most && started >= (unsigned long)chats_most) || !unfinished;
     double rate_s = by_count ? elapsed_s : seconds;
     printf("{\"started\":%lu,\"answered\":%lu,\"refused\":%lu,\"chunks\":%lu,\"connections\":%lu,\"prompt_tokens\":%lu,"
            "\"completion_tokens\":%lu,\"chats_per_s\":%.2f,\"chunks_per_s\":%.1f,\"cpu_s\":%.4f,",
@@ -364,19 +382,11 @@ static void print_outcome(double elapsed_s) {
     printf("}\n");
 }
 
-static void read_request(const char *path) {
-    static char data[READ_BYTES];
-    FILE *file = fopen(path, "rb");
-    if (!file) fail(path);
-    size_t length;
-    while ((length = fread(data, 1, sizeof data, file))) append(&request, data, length);
-    fclose(file);
-}
-
 static void read_options(int count, char **arguments) {
     static const struct option options[] = {
         {"port", 1, 0, 'p'},  {"request", 1, 0, 'r'}, {"in-flight", 1, 0, 'i'}, {"seconds", 1, 0, 's'}, {"chats", 1, 0, 'n'},
-        {"chunks", 1, 0, 'c'}, {"ramp-us", 1, 0, 'u'}, {"timeout", 1, 0, 'w'},  {0, 0, 0, 0}};
+        {"chunks", 1, 0, 'c'}, {"ramp-us", 1, 0, 'u'}, {"timeout", 1, 0, 'w'},  {"sessions", 1, 0, 'S'},
+        {"every-us", 1, 0, 'e'}, {"rest-us", 1, 0, 'R'}, {0, 0, 0, 0}};
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int option;
     while ((option = getopt_long(count, arguments, "", options, NULL)) != -1) switch (option) {
@@ -388,9 +398,12 @@ static void read_options(int count, char **arguments) {
         case 'c': chunks_expected = atol(optarg); break;
         case 'u': ramp_ns = (uint64_t)atol(optarg) * 1000; break;
         case 'w': timeout_s = atof(optarg); break;
+        case 'S': sessions_most = atol(optarg); break;
+        case 'R': rest_ns = (uint64_t)atol(optarg) * 1000; break;
+        case 'e': every_ns = (uint64_t)atol(optarg) * 1000; break;
         default: exit(2);
     }
-    if (!address.sin_port || !request.length || in_flight < 1) {
+    if (!address.sin_port || !turn_count || in_flight < 1) {
         fprintf(stderr, "load: --port, --request and --in-flight are needed\n");
         exit(2);
     }
@@ -407,14 +420,17 @@ int main(int count, char **arguments) {
     for (long index = 0; index < in_flight; index++) {
         clients[index].socket = -1;
         clients[index].moment_ns = begin_ns + ramp_ns * (uint64_t)index / (uint64_t)in_flight;
+        clients[index].due_ns = clients[index].moment_ns;
+        write_digits(clients[index].session_digits);
     }
-    resting = in_flight;
+    resting = unfinished = in_flight;
     struct epoll_event events[EVENTS_AT_ONCE];
     for (;;) {
         uint64_t moment_ns = now_ns();
         if (may_ask(moment_ns)) {
             for (long index = 0; resting && index < in_flight && may_ask(moment_ns); index++)
-                if (clients[index].state == RESTING && clients[index].moment_ns <= moment_ns) ask(&clients[index]);
+                if (clients[index].state == RESTING && clients[index].moment_ns <= moment_ns && !is_finished(&clients[index]))
+                    ask(&clients[index]);
         } else if (!active || moment_ns > give_up_ns) {
             break;
         }

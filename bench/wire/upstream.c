@@ -3,6 +3,7 @@
  * `upstream` prints its base address. The prompt specifies its answer, so that this works through any gateway:
  *   chunks=N     how many chunks a stream has; without it, the words of the answer that is not streamed
  *   pause_us=N   delay between chunks; 0: all are written at once (0)
+ *   bytes_a_token=N   by which the usage tells the size of the request; without it, it tells 50 tokens
  * `GET /stats` returns the number of chats and of connections.
  */
 #define _GNU_SOURCE
@@ -18,7 +19,7 @@
 
 #include "wire.h"
 
-enum { EVENTS_AT_ONCE = 256, READ_BYTES = 65536, LARGEST_REQUEST_BYTES = 64 << 20, NOT_PACED = -1 };
+enum { EVENTS_AT_ONCE = 256, READ_BYTES = 65536, LARGEST_REQUEST_BYTES = 64 << 20, NOT_PACED = -1, WHOLE_ANSWER_TOKENS = 45 };
 
 struct connection {
     int socket;
@@ -26,7 +27,7 @@ struct connection {
     size_t sent;
     bool waits_for_room; /* The reader is slower than we are. */
     bool is_answering;
-    long chunks, chunks_written;
+    long chunks, chunks_written, prompt_tokens;
     uint64_t pause_ns, due_ns;
     int place; /* Index among the paced streams, or NOT_PACED. */
 };
@@ -122,11 +123,11 @@ static void append_chunk(struct bytes *bytes) {
     stats.chunks++;
 }
 
-static void append_stream_end(struct bytes *bytes, long chunks) {
+static void append_stream_end(struct bytes *bytes, long chunks, long prompt_tokens) {
     char usage[400];
     snprintf(usage, sizeof usage,
-             CHUNK_HEAD "],\"usage\":{\"prompt_tokens\":50,\"completion_tokens\":%ld,\"total_tokens\":%ld}}", chunks,
-             chunks + 50);
+             CHUNK_HEAD "],\"usage\":{\"prompt_tokens\":%ld,\"completion_tokens\":%ld,\"total_tokens\":%ld}}",
+             prompt_tokens, chunks, chunks + prompt_tokens);
     append_event(bytes, CHUNK_HEAD "{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}");
     append_event(bytes, usage);
     append_event(bytes, "[DONE]");
@@ -134,7 +135,7 @@ static void append_stream_end(struct bytes *bytes, long chunks) {
 }
 
 /* Writes the answer that is not streamed as a stream, a word in each chunk. */
-static void append_words(struct bytes *bytes) {
+static void append_words(struct bytes *bytes, long prompt_tokens) {
     char event[300];
     for (const char *word = WHOLE_ANSWER, *end; *word; word = end) {
         end = strchr(word + 1, ' ');
@@ -143,7 +144,7 @@ static void append_words(struct bytes *bytes) {
                  (int)(end - word), word);
         append_event(bytes, event);
     }
-    append_stream_end(bytes, 45);
+    append_stream_end(bytes, WHOLE_ANSWER_TOKENS, prompt_tokens);
 }
 
 static void append_whole(struct bytes *bytes, const char *status, const char *json) {
@@ -164,7 +165,7 @@ static bool write_due_chunks(struct connection *connection) {
         connection->due_ns += connection->pause_ns;
     }
     if (connection->chunks_written == connection->chunks) {
-        append_stream_end(&connection->unsent, connection->chunks);
+        append_stream_end(&connection->unsent, connection->chunks, connection->prompt_tokens);
         connection->is_answering = false;
         stop_pacing(connection);
     } else if (connection->place == NOT_PACED) {
@@ -178,19 +179,24 @@ static long wish(const char *body, const char *name, long otherwise) {
     return found ? strtol(found + strlen(name), NULL, 10) : otherwise;
 }
 
-static bool answer_chat(struct connection *connection, const char *body) {
+static bool answer_chat(struct connection *connection, const char *body, size_t body_bytes) {
     stats.chats++;
+    long token_bytes = wish(body, "bytes_a_token=", 0);
+    connection->prompt_tokens = token_bytes > 0 ? (long)body_bytes / token_bytes : 50;
     if (!strstr(body, "\"stream\":true") && !strstr(body, "\"stream\": true")) {
-        append_whole(&connection->unsent, "200 OK",
-                     "{\"id\":\"chatcmpl-played0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,"
-                     "\"model\":\"mock-model\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\","
-                     "\"content\":\"" WHOLE_ANSWER "\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":50,"
-                     "\"completion_tokens\":45,\"total_tokens\":95}}");
+        char json[700];
+        snprintf(json, sizeof json,
+                 "{\"id\":\"chatcmpl-played0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,"
+                 "\"model\":\"mock-model\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\","
+                 "\"content\":\"" WHOLE_ANSWER "\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":%ld,"
+                 "\"completion_tokens\":%d,\"total_tokens\":%ld}}",
+                 connection->prompt_tokens, WHOLE_ANSWER_TOKENS, connection->prompt_tokens + WHOLE_ANSWER_TOKENS);
+        append_whole(&connection->unsent, "200 OK", json);
         return send_unsent(connection);
     }
     if (!strstr(body, "chunks=")) {
         append_stream_head(&connection->unsent);
-        append_words(&connection->unsent);
+        append_words(&connection->unsent, connection->prompt_tokens);
         return send_unsent(connection);
     }
     connection->chunks = wish(body, "chunks=", 0);
@@ -202,11 +208,11 @@ static bool answer_chat(struct connection *connection, const char *body) {
     return write_due_chunks(connection);
 }
 
-static bool answer(struct connection *connection, const char *request, const char *body) {
+static bool answer(struct connection *connection, const char *request, const char *body, size_t body_bytes) {
     const char *line_end = strchr(request, '\r');
     const char *path = strchr(request, ' ');
     size_t path_length = path && path < line_end ? (size_t)(line_end - path) : 0;
-    if (memmem(path, path_length, "/chat/completions", 17)) return answer_chat(connection, body);
+    if (memmem(path, path_length, "/chat/completions", 17)) return answer_chat(connection, body, body_bytes);
     if (memmem(path, path_length, "/stats", 6)) {
         char json[200];
         snprintf(json, sizeof json, "{\"chats\":%lu,\"connections\":%lu,\"chunks\":%lu,\"left\":%lu}", stats.chats,
@@ -236,7 +242,7 @@ static void serve(struct connection *connection) {
             return;
         }
         if (received->length < request_bytes) return;
-        if (!answer(connection, received->data, head_end + 4)) return;
+        if (!answer(connection, received->data, head_end + 4, body_bytes)) return;
         memmove(received->data, received->data + request_bytes, received->length - request_bytes + 1);
         received->length -= request_bytes;
     }

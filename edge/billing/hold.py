@@ -1,7 +1,8 @@
 """The credit that one chat holds, from its reservation until it is settled."""
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from edge.backends.auth import Principal
 from edge.backends.exchanges import ChatCall

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from google.protobuf.message import Message
+from msgspec import Struct
 
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.journal import Slot
@@ -27,8 +28,7 @@ AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 REFUSED_AGAIN_AFTER_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChatDetails:
+class ChatDetails(Struct, frozen=True):
     """The facts of a chat that are reported beside its slot. They are not in the journal, and unknown after a crash:
     receipts and reports can do without."""
 

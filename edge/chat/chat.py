@@ -1,9 +1,10 @@
 """The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
-from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Final
+
+from msgspec import Struct
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
@@ -62,8 +63,7 @@ STAGES_AFTER: Final = {
 _FAILED_ENDS: Final = {metering_pb.END_CLIENT_GONE: CLIENT_GONE, metering_pb.END_CREDIT_SPENT: CREDIT_SPENT}
 
 
-@dataclass(slots=True)
-class AdmittedRequest:
+class AdmittedRequest(Struct):
     """An admitted chat, with what it was granted."""
 
     principal: Principal
@@ -199,6 +199,8 @@ class Chat:
                 has_unusual_names=body.has_unusual_names,
             )
         )
+        if body.kept_thinking_turns is not None:
+            request.open.kept_thinking_turns = body.kept_thinking_turns
         # Not before, since a message inside another is a copy.
         request.open.messages_json = body.messages_json
         request.open.tools_json = body.tools_json

@@ -1,15 +1,15 @@
 """The facts of a request that are known while it runs, beside its counts in the journal: a crash loses them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from edge.billing.settlements import ChatDetails
 from legato_protos.router.v1.router_pb2 import Started
 from legato_protos.type.v1.model_call_pb2 import ModelCall
 
 
-@dataclass(slots=True)
-class RunningRequest:
+class RunningRequest(Struct):
     """Belongs to a chat, which alone changes it."""
 
     key_id: str

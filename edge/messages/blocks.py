@@ -34,6 +34,9 @@ class ChatMessages:
         self.rendered: list[bytes] = []
         # Names of what has no place in a chat.
         self.ignored: set[str] = set()
+        # The size of what was thought in each turn that has some. A turn ends where the user speaks.
+        self.thought_bytes: list[int] = []
+        self._has_thought = False
         self._yielder = yielder
         # Messages and blocks.
         self._elements = 0
@@ -90,7 +93,14 @@ class ChatMessages:
         self._elements += elements
         check_count(self._elements, place)
 
+    def _count_thought(self, size_bytes: int) -> None:
+        if not self._has_thought:
+            self.thought_bytes.append(0)
+            self._has_thought = True
+        self.thought_bytes[-1] += size_bytes
+
     def _say(self, role: str, content: Raw | list[_Part], **fields: object) -> None:
+        self._has_thought = self._has_thought and role != "user"
         self.rendered.append(_encode({"role": role, "content": content, **fields}))
 
     async def _add_said(self, role: str, blocks: list[MessageBlock], place: str) -> None:
@@ -113,6 +123,7 @@ class ChatMessages:
                 calls.append(self._call(block, f"{place}[{index}]"))
             elif block.type in _THOUGHTS:
                 sealed.append(block.signature or block.data or "")
+                self._count_thought(len(memoryview(block.thinking)) or len(sealed[-1]))
             else:
                 parts.append(_text(block, f"{place}[{index}]"))
             await self._yielder.spend(BYTES_PER_ELEMENT)

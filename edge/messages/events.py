@@ -145,8 +145,8 @@ class MessageEvents:
             events += self._stop_thinking()
         stopped = stop_fields(finish_reason, self.stop_sequence, self._form, is_refused=self._is_refused)
         told: dict[str, object] = {"delta": stopped, "usage": usage_object(usage, cut_by)}
-        if self._form.tells_edits:
-            told["context_management"] = {"applied_edits": []}
+        if self._form.applied_edits is not None:
+            told["context_management"] = {"applied_edits": self._form.applied_edits}
         events += _event("message_delta", **told)
         return events + _event("message_stop")
 

@@ -37,8 +37,18 @@ class Metadata(Struct):
     user_id: str | None = None
 
 
+class KeptTurns(Struct, tag_field="type", tag="thinking_turns"):
+    value: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class AllTurns(Struct, tag_field="type", tag="all"):
+    pass
+
+
 class Edit(Struct):
     type: str
+    # Of the edit that clears thoughts.
+    keep: KeptTurns | AllTurns | Literal["all"] | None = None
 
 
 class ContextManagement(Struct):
@@ -102,6 +112,7 @@ class MessageBlock(Struct, gc=False):
     # Of thoughts, by which they are known; and of those that have no text.
     signature: str | None = None
     data: str | None = None
+    thinking: Raw = ABSENT
     cache_control: Raw = ABSENT
 
 

@@ -42,6 +42,9 @@ class MessagesChat(HttpChat):
         memory.grow_to(len(body))
         return body
 
+    def complete(self, body: ChatBody) -> None:
+        body.kept_thinking_turns = self._rendered.kept_turns
+
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
         edge, request_id, form = self._edge, self.request_id, self._rendered.form
         ignored = (*unknown_betas(self.scope["headers"]), *self._rendered.ignored, *body.ignored)

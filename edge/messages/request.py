@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from edge.messages.blocks import ChatMessages
 from edge.messages.fields import (
+    AllTurns,
     ContextManagement,
     GivenTool,
     MessagesBody,
@@ -31,8 +32,10 @@ from services.chassis.timing.yielder import Yielder
 
 _SAME: Final = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
 _REFUSED: Final = ("compaction", "container", "inference_geo", "mcp_servers", "thread")
-# Models leave out themselves what they thought in earlier turns.
-_DONE_EDITS: Final = "clear_thinking_"
+# An edit with this name keeps the thoughts of so many turns, and clears older ones.
+_CLEARS_THOUGHTS: Final = "clear_thinking_"
+_KEPT_TURNS: Final = 1
+_BYTES_PER_TOKEN: Final = 4
 _THINKS: Final = ("enabled", "adaptive")
 _TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _BRACE: Final = ord("{")
@@ -53,6 +56,8 @@ class RenderedChat:
     # What is not passed on, and not known to chat completions either.
     ignored: Collection[str]
     form: MessageForm
+    # Of so many turns models get back what they thought; None: of all.
+    kept_turns: int | None
 
     def take_body(self) -> bytes:
         """Returns the body, which is not kept."""
@@ -82,8 +87,9 @@ async def render_chat(body: bytes) -> RenderedChat:
         others += of_tools
     rendered = b"{%b}" % b",".join(fields_json)
     omits_thinking = decoded.thinking is not None and decoded.thinking.display == "omitted"
-    form = MessageForm(decoded.context_management is not None, omits_thinking, tuple(decoded.stop_sequences or ()))
-    return RenderedChat(rendered, others, form)
+    edits, kept_turns = _clear_thoughts(decoded.context_management, messages.thought_bytes)
+    form = MessageForm(edits, omits_thinking, tuple(decoded.stop_sequences or ()))
+    return RenderedChat(rendered, others, form, kept_turns)
 
 
 def _refuse_what_is_not_offered(body: MessagesBody) -> None:
@@ -95,9 +101,26 @@ def _refuse_what_is_not_offered(body: MessagesBody) -> None:
 
 def _check_edits(management: ContextManagement | None) -> None:
     for index, edit in enumerate(management.edits if management is not None else ()):
-        if not edit.type.startswith(_DONE_EDITS):
+        if index or not edit.type.startswith(_CLEARS_THOUGHTS):
             place = f"context_management.edits[{index}]"
             raise invalid(Sentence("context_edit_refused", name=place), place)
+
+
+def _clear_thoughts(
+    management: ContextManagement | None, thought_bytes: list[int]
+) -> tuple[list[dict[str, object]] | None, int | None]:
+    """Returns the edits that are applied to what was thought in each turn, and of how many turns it is kept."""
+    if management is None or not management.edits:
+        return (None if management is None else []), None
+    edit = management.edits[0]
+    if isinstance(edit.keep, (AllTurns, str)):
+        return [], None
+    kept = _KEPT_TURNS if edit.keep is None else edit.keep.value
+    cleared = thought_bytes[:-kept]
+    if not cleared:
+        return [], kept
+    counts = {"cleared_thinking_turns": len(cleared), "cleared_input_tokens": sum(cleared) // _BYTES_PER_TOKEN}
+    return [{"type": edit.type, **counts}], kept
 
 
 def _parameters(body: MessagesBody) -> dict[str, object]:

@@ -72,6 +72,6 @@ class WholeMessage(Folded):
         message = message_object(self._message_id, self._class_id, content)
         message |= stop_fields(finish_reason, self.stop_sequence, self._form, is_refused=bool(refusal))
         message["usage"] = usage_object(usage, cut_by)
-        if self._form.tells_edits:
-            message["context_management"] = {"applied_edits": []}
+        if self._form.applied_edits is not None:
+            message["context_management"] = {"applied_edits": self._form.applied_edits}
         return _encode(message)

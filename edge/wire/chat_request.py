@@ -81,6 +81,8 @@ class ChatBody(Struct):
     shows_reasoning: bool | None = None
     # Whether a stream is padded; None: the client said nothing.
     pads_stream: bool | None = None
+    # Of so many of the last turns models get back what they thought; None: of all.
+    kept_thinking_turns: int | None = None
 
 
 _body_decoder = msgspec.json.Decoder(Body)
@@ -158,7 +160,9 @@ def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     decoded, others = decode_known(body, _strict_decoder, _body_decoder)
     if decoded.service_tier in _usual_tiers:
         decoded.service_tier = ABSENT
-    others += [name for name in _IGNORED if present(getattr(decoded, name))]
+    for name in _IGNORED:
+        if (given := getattr(decoded, name)) and present(given):
+            others.append(name)
     return decoded, tuple(others)
 
 

@@ -25,13 +25,18 @@ DELTA_END = b'},"finish_reason":null}]}\n\n'
 
 def usage_object(usage: Usage, cut_by: str = "") -> dict[str, object]:
     """Builds the usage of an answer; `cut_by` says what ended one whose credit was used up."""
-    return {
+    built: dict[str, object] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        **{details: {part: getattr(usage, part) for part in parts} for details, parts in DETAILS.items()},
-        **({"x-legato-end": cut_by} if cut_by else {}),
     }
+    for details, parts in DETAILS.items():
+        built[details] = counts = {}
+        for part in parts:
+            counts[part] = getattr(usage, part)
+    if cut_by:
+        built["x-legato-end"] = cut_by
+    return built
 
 
 class Chunks:

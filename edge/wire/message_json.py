@@ -1,5 +1,6 @@
 """Renders what Anthropic's messages are made of, whether they are streamed or whole."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from legato_protos.router.v1 import router_pb2 as router
@@ -21,8 +22,8 @@ _STOP_REASONS: Final = {
 class MessageForm(NamedTuple):
     """The parts of an answer's form that its request chooses."""
 
-    # The client is told which edits were applied to the context: none.
-    tells_edits: bool = False
+    # The edits that were applied to the context, of a client that asks for some.
+    applied_edits: Sequence[Mapping[str, object]] | None = None
     # Blocks of thoughts have no texts.
     omits_thinking: bool = False
     # Those of the request, of which one may end the answer.

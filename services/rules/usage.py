@@ -1,6 +1,6 @@
 """The tokens that a request used: the one list of columns for tables, sums, messages, files and pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter, sub
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ PART_OF: Final = {
     "cache_write_tokens": "prompt_tokens",
     "reasoning_tokens": "completion_tokens",
 }
+_PART_PLACES: Final = [(COLUMNS.index(part), COLUMNS.index(whole)) for part, whole in PART_OF.items()]
 # The counts of anything that has the columns, in their order.
 counts_of: Final[Callable[[Any], tuple[int, ...]]] = attrgetter(*COLUMNS)
 
@@ -54,14 +55,14 @@ def add_usage(total: Message, added: object) -> None:
         setattr(total, name, getattr(total, name) + count)
 
 
-def with_bounded_parts(usage: Usage) -> Usage:
-    """Returns the usage with no more tokens in the parts together than in the whole."""
-    counts = named(usage)
-    left = counts.copy()
-    for part, whole in PART_OF.items():
-        counts[part] = min(counts[part], left[whole])
-        left[whole] -= counts[part]
-    return Usage(**counts)
+def with_bounded_parts(counts: Iterable[int]) -> list[int]:
+    """Returns the counts, in the order of the columns, with no more tokens in the parts together than in the whole."""
+    bounded = list(counts)
+    left = bounded.copy()
+    for part, whole in _PART_PLACES:
+        bounded[part] = min(bounded[part], left[whole])
+        left[whole] -= bounded[part]
+    return bounded
 
 
 def parts_of(whole: str) -> list[str]:

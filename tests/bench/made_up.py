@@ -29,4 +29,4 @@ OUTCOME = Outcome(
 def run_of(chunks: int = 0, database_s: float | None = None, **cpu_s: float) -> Run:
     if database_s is not None:
         cpu_s[DATABASE] = database_s
-    return Run(msgspec.structs.replace(OUTCOME, chunks=chunks), cpu_s, others_share=0.0)
+    return Run(msgspec.structs.replace(OUTCOME, chunks=chunks), cpu_s, others_share=0.0, is_by_chunk=chunks > 0)

@@ -9,6 +9,7 @@ import pytest
 
 from bench.chats import Case, started_upstream
 from bench.children import started_provider
+from bench.conversations import Conversation
 from bench.measurements import big_prompt, cancellation, hot_account, rpc_beside_http, slow_readers
 from bench.measurements.hot_account import CASES, check_charges
 from bench.measurements.hot_account_load import GRANT_NANOS, Outcome
@@ -17,7 +18,8 @@ from bench.measurements.rpc_beside_http import Load
 from bench.measurements.slow_readers import Endless
 from bench.processors import Spent
 from bench.report import Progress
-from bench.targets import ChargesWrong
+from bench.runs import rows_of, run
+from bench.targets import ON_SQLITE, RELAY, ChargeCheck, ChargesWrong, direct, legato_target, started_relay
 from tests.bench.conftest import send_to
 from tests.support.servers.postgres import Postgres
 from tests.support.service import Service, UpstreamThread
@@ -96,6 +98,25 @@ def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, 
     assert [row.case for row in rows] == list(big_prompt.SIZES_BYTES)
     assert [(row.figures["prompts"] or 0) > 0 for row in rows] == [False, True, True, True]
     assert "With prompts of 4 MB the p99 gap of other streams grows by" in big_prompt.verdict(rows)
+
+
+@pytest.mark.long
+def test_agents_are_measured_beside_the_relay_and_charged_exactly(
+    service: Service, progress: Progress, tmp_path: Path
+) -> None:
+    sessions = Case("sessions", in_flight=2, chunks=3, conversation=Conversation((10_000, 30_000)), sessions=1)
+    known = Case("known", in_flight=1, conversation=Conversation((30_000,), is_known=True))
+    with started_upstream(tmp_path) as upstream, started_relay(upstream, tmp_path, progress) as relay:
+        send_to(service, upstream)
+        charge_check = ChargeCheck(service)
+        targets = (direct(upstream), relay, legato_target(ON_SQLITE, service, charge_check))
+        for case, turns in ((sessions, 2 * 2), (known, 1)):
+            runs = {target.name: [run(target, case, upstream, tmp_path, progress, 0.2)] for target in targets}
+            assert min(each.outcome.answered for [each] in runs.values()) >= turns
+            _, relay_row, our_row = rows_of(case, runs)
+            assert (relay_row.case, relay_row.figures["added p50 ms"], our_row.case) == (RELAY, 0, ON_SQLITE)
+            assert (our_row.figures["peak MiB"] or 0) > (relay_row.figures["peak MiB"] or 0) > 0
+        charge_check.check()
 
 
 @pytest.mark.long

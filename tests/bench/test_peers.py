@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from bench.peers import installation
-from bench.peers.gateways import LITELLM_REQUIREMENT, TENSORZERO_REQUIREMENT
+from bench.peers.gateways import TENSORZERO_REQUIREMENT
+from bench.peers.litellm import WITH_DATABASE
 from bench.targets import TargetMissing
 
 
@@ -15,4 +16,4 @@ def test_peer_that_cannot_be_installed_is_named(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_versions_of_peers_are_pinned() -> None:
-    assert all("==" in requirement for requirement in (LITELLM_REQUIREMENT, TENSORZERO_REQUIREMENT))
+    assert all("==" in requirement for requirement in (*WITH_DATABASE, TENSORZERO_REQUIREMENT))

@@ -5,6 +5,7 @@ from cli.values import LIMITS
 from legato_protos.auth.v1.auth_pb2 import Key, KeyState
 from legato_protos.metering.v1.metering_pb2 import CreditEntry, CreditKind
 from legato_protos.type.v1.usage_pb2 import Usage
+from services.rules.usage import COLUMNS
 
 
 def test_time_that_is_not_set_is_none() -> None:
@@ -27,8 +28,8 @@ def test_amount_is_in_dollars_and_in_nano_dollars() -> None:
 
 
 def test_tokens_of_an_entry_without_usage_are_none_and_not_zero() -> None:
-    assert list(tokens_of(Usage(prompt_tokens=3)).values()) == [3, 0, 0, 0, 0]
-    assert list(tokens_of(None).values()) == [None] * 5
+    assert tokens_of(Usage(prompt_tokens=3)) == dict.fromkeys(COLUMNS, 0) | {"prompt_tokens": 3}
+    assert tokens_of(None) == dict.fromkeys(COLUMNS)
 
 
 def test_limits_and_classes_that_are_not_set_are_none() -> None:

@@ -66,7 +66,7 @@ class Backends:
         self._fill_metering()
 
     def offer_everything(self) -> None:
-        """Does the same, offers all ways to sign in, and gives the user each of them."""
+        """Fills as `fill` does, offers all ways to sign in, and gives the user each of them."""
         self.auth.offer_everything()
         self._fill_metering()
 

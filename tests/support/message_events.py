@@ -7,17 +7,18 @@ pay.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
+
+from tests.support.unknown_fields import unknown_fields
 
 if TYPE_CHECKING:
     from anthropic.types.beta import BetaMessage
 
-# Ours: what cut an answer off, and the fields of the error table.
-OURS = {"x-legato-end"}
+# What cut an answer off.
+OURS = {"BetaUsage.x-legato-end", "BetaMessageDeltaUsage.x-legato-end"}
 
 
 def split_events(stream: bytes) -> list[tuple[str, Any]]:
@@ -39,8 +40,8 @@ def read_events(stream: bytes) -> list[Any]:
         if kind == "ping":
             assert data == {"type": "ping"}
             continue
-        event = _events().validate_python(data)
-        assert [*_unknown_fields(event)] == [], data
+        event = _events().validate_python(data, strict=True)
+        assert set(unknown_fields(event)) - OURS == set(), data
         read.append(event)
     return read
 
@@ -48,8 +49,8 @@ def read_events(stream: bytes) -> list[Any]:
 def read_message(body: bytes) -> BetaMessage:
     from anthropic.types.beta import BetaMessage
 
-    message = BetaMessage.model_validate_json(body)
-    assert [*_unknown_fields(message)] == []
+    message = BetaMessage.model_validate_json(body, strict=True)
+    assert set(unknown_fields(message)) - OURS == set()
     return message
 
 
@@ -62,13 +63,3 @@ def _events() -> TypeAdapter[Any]:
     from anthropic.types.beta import BetaRawMessageStreamEvent
 
     return TypeAdapter(BetaRawMessageStreamEvent)
-
-
-def _unknown_fields(part: object) -> Iterator[str]:
-    if isinstance(part, BaseModel):
-        yield from (part.model_extra or {}).keys() - OURS
-        for name in type(part).model_fields:
-            yield from _unknown_fields(getattr(part, name))
-    elif isinstance(part, list):
-        for each in part:
-            yield from _unknown_fields(each)

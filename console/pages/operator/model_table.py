@@ -9,6 +9,7 @@ from console.display.language import _
 from console.display.model_health import FAILING, FAILS_OFTEN, RECOVERING, ROLLED_BACK, UNKNOWN, while_closed
 from console.display.words import number, percent
 from console.pages.operator.figures import FULL_SHARE, NONE, Figure, Finding, counted
+from console.pages.operator.trials import counts_of, is_rolled_back, roll_back_findings
 from legato_protos.router.v1 import router_pb2 as pb
 from services.rules.staged_files import StagedFile
 
@@ -29,19 +30,6 @@ class RouterRoutes:
     # What a reload would do: lines that come and go, and the file, which may have mistakes.
     changes: tuple[str, ...] = ()
     file: StagedFile = field(default_factory=StagedFile)
-
-    def counts_of(self, target: pb.Target) -> tuple[int, int]:
-        """Returns the calls and the failures of a model in its place since the start: a canary's are not those of the
-        time before."""
-        if not target.HasField("canary"):
-            return target.attempts, target.failures
-        own = [
-            each
-            for each in self.outcomes
-            if each.role == pb.CALL_ROLE_CANARY
-            and (each.class_id, each.provider, each.model_name) == (target.class_id, target.provider, target.model_name)
-        ]
-        return sum(each.calls for each in own), sum(each.failures for each in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +55,7 @@ class ModelRow:
 
     @property
     def is_rolled_back(self) -> bool:
-        return any(target.canary.is_rolled_back for _router, target in self.at)
+        return is_rolled_back(target for _router, target in self.at)
 
     @property
     def has_recent_counts(self) -> bool:
@@ -77,7 +65,7 @@ class ModelRow:
     @property
     def counts(self) -> tuple[int, int]:
         """The calls and the failures since the start of each router."""
-        each = [router.counts_of(target) for router, target in self.at]
+        each = [counts_of(target, router.outcomes) for router, target in self.at]
         return sum(calls for calls, _failures in each), sum(failures for _calls, failures in each)
 
     @property
@@ -151,7 +139,7 @@ class ModelTable:
 
     @property
     def rolled_back(self) -> list[str]:
-        """The classes whose canary was rolled back at a router."""
+        """The classes whose trial of a model was rolled back at a router."""
         return [class_id for class_id, rows in self.classes if any(row.is_rolled_back for row in rows)]
 
     @property
@@ -164,9 +152,7 @@ class ModelTable:
             elif health == FAILS_OFTEN:
                 text = _("%(model)s of %(provider)s fails often.", model=model, provider=provider)
                 yield Finding("warn", text, "provider-down.md")
-        for class_id in self.rolled_back:
-            text = _("The canary of %(class_id)s was rolled back.", class_id=class_id)
-            yield Finding("warn", text, "canary-rolled-back.md")
+        yield from roll_back_findings(self.rolled_back)
 
 
 def table_of(routers: Sequence[RouterRoutes], name: str = "model") -> ModelTable:

@@ -2,20 +2,20 @@
 the figures again while the page is visible."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
 
 from starlette.responses import JSONResponse, Response
 
 from console.display.error_words import error_words
-from console.display.language import N_, _
+from console.display.language import _
 from console.display.sentences import in_words
 from console.display.words import clock
 from console.pages.operator.figures import Figure, Finding
 from console.pages.operator.model_table import ModelTable, RouterRoutes, table_of
 from console.pages.operator.status import Status, build
+from console.pages.operator.trials import evaluated
 from console.process_status import read_processes
 from console.services import RouterCalls
 from console.web.visit import Visit
@@ -23,24 +23,7 @@ from legato_protos.auth.v1 import users_pb2
 from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.changes import Change
 from services.chassis.errors import LegatoError
-from services.rules.model_classes import CLASSES
-from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 from services.rules.staged_files import StagedFile, find_obstacles
-
-ROLES: Final[dict[int, str]] = {
-    pb.CALL_ROLE_BASELINE: N_("serves"),
-    pb.CALL_ROLE_CANARY: N_("canary"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The outcomes of a class with a canary: each model with its role, and verdicts on the new ones."""
-
-    class_id: str
-    models: list[tuple[str, OutcomeSum]]
-    # Each with the role of the model that it is about.
-    verdicts: list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +135,7 @@ async def _page(
         was_reloaded=was_reloaded,
         obstacles=obstacles,
         versions={router.version for router in routers if not router.problem},
-        evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),
+        evaluations=list(evaluated([outcomes for router in routers for outcomes in router.outcomes])),
         error_words=error_words,
     )
 
@@ -166,33 +149,6 @@ async def _shown(visit: Visit, routers: list[RouterRoutes]) -> Shown:
 
 def _read_at(visit: Visit) -> str:
     return f"{clock(visit.now, seconds=True)} UTC"
-
-
-def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
-    """Yields the evaluation of each class with a canary that was called, summed over routers."""
-    for class_id in CLASSES:
-        by_role = {
-            role: [each for each in outcomes if (each.class_id, each.role) == (class_id, role)] for role in ROLES
-        }
-        if any(by_role[role] for role in ROLES if role != pb.CALL_ROLE_BASELINE):
-            yield Evaluation(class_id, *_compared(by_role))
-
-
-def _compared(
-    by_role: dict[int, list[pb.ModelOutcomes]],
-) -> tuple[list[tuple[str, OutcomeSum]], list[tuple[str, str]]]:
-    """Returns the sums of each model in each role, and how the new models compare with all others together."""
-    sums = [
-        (ROLES[role], sum_outcomes(name, outcomes))
-        for role, outcomes in by_role.items()
-        for name in dict.fromkeys(f"{each.provider}/{each.model_name}" for each in outcomes)
-    ]
-    baseline = OutcomeSum("the rest")
-    for each in by_role[pb.CALL_ROLE_BASELINE]:
-        baseline.add(each)
-    new = [(role, each) for role, each in sums if role != ROLES[pb.CALL_ROLE_BASELINE]]
-    verdicts = [(role, in_words(compare(baseline, each))) for role, each in new]
-    return sums, verdicts
 
 
 async def _outcomes_of(router: RouterCalls) -> tuple[pb.ModelOutcomes, ...]:

@@ -189,6 +189,7 @@ class ChatOpen(_message.Message):
     PROMPT_CACHE_KEY_DIGEST_FIELD_NUMBER: _builtins.int
     SHOWS_REASONING_FIELD_NUMBER: _builtins.int
     HAS_UNUSUAL_NAMES_FIELD_NUMBER: _builtins.int
+    KEPT_THINKING_TURNS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -221,6 +222,8 @@ class ChatOpen(_message.Message):
     """Whether the client asked to be told what the model thinks. Absent: it said nothing, and the class decides."""
     has_unusual_names: _builtins.bool
     """Whether a function has a name that not all vendors take."""
+    kept_thinking_turns: _builtins.int
+    """Models get back what they thought in so many of the last turns. Absent: in all."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """What the edge has held credit for. A chat without it is refused."""
@@ -253,15 +256,20 @@ class ChatOpen(_message.Message):
         prompt_cache_key_digest: _builtins.bytes = ...,
         shows_reasoning: _builtins.bool | None = ...,
         has_unusual_names: _builtins.bool = ...,
+        kept_thinking_turns: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_shows_reasoning", b"_shows_reasoning", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens", "shows_reasoning", b"shows_reasoning"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_kept_thinking_turns", b"_kept_thinking_turns", "_max_tokens", b"_max_tokens", "_shows_reasoning", b"_shows_reasoning", "allowed_classes", b"allowed_classes", "grant", b"grant", "kept_thinking_turns", b"kept_thinking_turns", "max_tokens", b"max_tokens", "shows_reasoning", b"shows_reasoning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_shows_reasoning", b"_shows_reasoning", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "has_unusual_names", b"has_unusual_names", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "shows_reasoning", b"shows_reasoning", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_kept_thinking_turns", b"_kept_thinking_turns", "_max_tokens", b"_max_tokens", "_shows_reasoning", b"_shows_reasoning", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "has_unusual_names", b"has_unusual_names", "kept_thinking_turns", b"kept_thinking_turns", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "shows_reasoning", b"shows_reasoning", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__kept_thinking_turns: _TypeAlias = _typing.Literal["kept_thinking_turns"]  # noqa: Y015
+    _WhichOneofArgType__kept_thinking_turns: _TypeAlias = _typing.Literal["_kept_thinking_turns", b"_kept_thinking_turns"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     _WhichOneofReturnType__shows_reasoning: _TypeAlias = _typing.Literal["shows_reasoning"]  # noqa: Y015
     _WhichOneofArgType__shows_reasoning: _TypeAlias = _typing.Literal["_shows_reasoning", b"_shows_reasoning"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kept_thinking_turns) -> _WhichOneofReturnType__kept_thinking_turns | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
     @_typing.overload

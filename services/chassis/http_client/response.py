@@ -15,6 +15,9 @@ MOST_FRAMING_PER_BODY_BYTE = 16
 
 class ResponseReader:
     def __init__(self) -> None:
+        # What of the body has arrived and was not taken yet. It stays one list, to which the parser appends.
+        self.received: list[bytes] = []
+        self.on_body = self.received.append
         self._parser = httptools.HttpResponseParser(self)
         self.begin(is_asked=False)
 
@@ -25,8 +28,7 @@ class ResponseReader:
         # With names in lower case.
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0
-        # What of the body has arrived and was not taken yet.
-        self.received: list[bytes] = []
+        self.received.clear()
         self.received_bytes = 0
         # Bytes read since the request, those of the body, and those since the last body byte.
         self.read_bytes = 0
@@ -40,15 +42,18 @@ class ResponseReader:
 
     def feed(self, data: bytes) -> None:
         """Raises InvalidResponse."""
-        body_bytes = self.body_bytes
+        pieces = len(self.received)
         try:
             if self.status:
                 self._feed_body(data)
             else:
                 self._feed_head(data)
+            body_bytes = sum(map(len, self.received[pieces:]))
+            self.received_bytes += body_bytes
+            self.body_bytes += body_bytes
             self.read_bytes += len(data)
-            if self.body_bytes == body_bytes or self.read_bytes > LARGEST_FRAMING_BYTES:
-                self._check_framing(len(data), has_body=self.body_bytes > body_bytes)
+            if not body_bytes or self.read_bytes > LARGEST_FRAMING_BYTES:
+                self._check_framing(len(data), has_body=body_bytes > 0)
             else:
                 self.bytes_without_body = 0
         except (InvalidResponse, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -129,12 +134,6 @@ class ResponseReader:
         else:
             # An interim response: the final one follows.
             self.headers.clear()
-
-    def on_body(self, body: bytes) -> None:
-        body_bytes = len(body)
-        self.received.append(body)
-        self.received_bytes += body_bytes
-        self.body_bytes += body_bytes
 
     def on_message_complete(self) -> None:
         if self.status and not self.is_whole:

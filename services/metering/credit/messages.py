@@ -36,7 +36,7 @@ from services.metering.credit.records import (
 )
 from services.metering.messages import ID, LARGEST_TOKENS, check_ids, check_tokens, checked_id, checked_limit, invalid
 from services.rules.model_classes import CLASSES
-from services.rules.usage import Usage, counts_of, named, usage_of, with_bounded_parts
+from services.rules.usage import Usage, counts_of, named, with_bounded_parts
 
 LONGEST_ROUTES_VERSION: Final = 64
 # Of a provider or a model.
@@ -177,7 +177,7 @@ def to_missing_hold(settle: Settle) -> Reserve:
 
 def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
     """Counts that are too large are cut, too."""
-    usage = with_bounded_parts(Usage(*(_bounded(count, LARGEST_TOKENS) for count in counts_of(given.usage))))
+    usage = Usage(*with_bounded_parts([min(max(count, 0), LARGEST_TOKENS) for count in counts_of(given.usage)]))
     return ModelCall(
         provider=given.provider[:LONGEST_NAME],
         model_name=given.model_name[:LONGEST_NAME],
@@ -187,9 +187,7 @@ def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
 
 
 def _bounded(count: int, most: int) -> int:
-    if 0 <= count <= most:
-        return count
-    return 0 if count < 0 else most
+    return min(max(count, 0), most)
 
 
 def from_settled(answer: Settled) -> pb.SettleResponse:
@@ -251,10 +249,10 @@ def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
 
 
 def _usage(given: usage_pb2.Usage) -> Usage:
-    usage = usage_of(given)
-    check_tokens(*counts_of(usage))
+    counts = counts_of(given)
+    check_tokens(*counts)
     # Clamped to the whole, whatever a provider says. A refused settlement would be retried forever.
-    return with_bounded_parts(usage)
+    return Usage(*with_bounded_parts(counts))
 
 
 def _end(given: "pb.End.ValueType") -> End:

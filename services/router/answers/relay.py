@@ -71,7 +71,7 @@ class Relay:
         # next has to carry.
         self._thoughts: list[Thought] = []
         self._thoughts_before_call: list[Thought] = []
-        # The client was last told reasoning, whose seal comes with what follows.
+        # The client was last given reasoning, whose seal comes with what follows.
         self._is_reasoning = False
         # Whether there is nothing but text: no call, no reasoning, no refusal.
         self.is_plain = True
@@ -89,7 +89,7 @@ class Relay:
         # Refers to what refers to the relay, until that is closed.
         self._describe_calls: DescribeCalls | None = None
         # What the provider reported, as far as it is plausible.
-        self.told_usage: ProviderUsage | None = None
+        self.believed_usage: ProviderUsage | None = None
 
     def begin(
         self,
@@ -134,7 +134,7 @@ class Relay:
 
     def read_end(self) -> AnswerEnd:
         """Returns how the answer ended, as far as it was relayed."""
-        return AnswerEnd(self.finished, self.told_usage, self.comparable_tokens, self.went_beyond_limit)
+        return AnswerEnd(self.finished, self.believed_usage, self.comparable_tokens, self.went_beyond_limit)
 
     @property
     def comparable_tokens(self) -> int | None:
@@ -215,9 +215,9 @@ class Relay:
         is_cut = False
         text = "".join(contents)
         most_tokens = self._count.tokens + most_tokens_in(text, deltas, piece.hidden)
-        told_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
-        if told_tokens is not None:
-            self._count.replace_by(told_tokens)
+        reported_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
+        if reported_tokens is not None:
+            self._count.replace_by(reported_tokens)
             self._is_own_count = False
         elif most_tokens <= self._allowance.covered_tokens:
             # The common case: nothing to request and nothing to cut.
@@ -230,7 +230,7 @@ class Relay:
             if is_cut:
                 contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
         self._thoughts += piece.thoughts
-        # Of a piece that is cut, nothing is told that may not be paid for.
+        # Of a piece that is cut, nothing is sent that may not be paid for.
         reasoning = "" if is_cut else piece.hidden
         if is_cut or piece.last:
             self._citations = () if is_cut else piece.citations
@@ -287,11 +287,11 @@ class Relay:
         """Returns the provider's output count for a complete, covered answer if it is plausible."""
         if self._started is None or not piece.last or not self._is_covered_whole or piece.usage is None:
             return None
-        told_tokens = piece.usage.completion_tokens or 0
+        reported_tokens = piece.usage.completion_tokens or 0
         least_tokens = len(text) // _MOST_CHARACTERS_A_TOKEN
-        if self._judge is not None and not self._judge.believes_output(told_tokens, least_tokens):
+        if self._judge is not None and not self._judge.believes_output(reported_tokens, least_tokens):
             return None
-        return told_tokens or None
+        return reported_tokens or None
 
     def _response(
         self, contents: list[str], deltas: list[ToolCallDelta], reasoning: str = "", *, refuses: bool = False
@@ -366,10 +366,10 @@ class Relay:
                 break
         return kept_contents, kept_deltas
 
-    def _finish(self, said: ProviderUsage | None, *, is_cut: bool) -> Finished:
-        finished = self._cut_off() if is_cut else self._complete(said)
+    def _finish(self, reported: ProviderUsage | None, *, is_cut: bool) -> Finished:
+        finished = self._cut_off() if is_cut else self._complete(reported)
         if self._describe_calls is not None:
-            finished.calls.extend(self._describe_calls(finished.usage, self.told_usage, said))
+            finished.calls.extend(self._describe_calls(finished.usage, self.believed_usage, reported))
         return finished
 
     def _cut_off(self) -> Finished:
@@ -380,9 +380,9 @@ class Relay:
             raise ProviderError("called a function without naming it")
         if usage is not None and self._judge is not None:
             usage = self._judge.believed(usage, self._count.tokens)
-        self.told_usage = usage
+        self.believed_usage = usage
         counted = self._counted_usage(usage)
-        is_told = usage is not None and (counted.prompt_tokens, counted.completion_tokens) == (
+        is_reported = usage is not None and (counted.prompt_tokens, counted.completion_tokens) == (
             usage.prompt_tokens,
             usage.completion_tokens,
         )
@@ -390,7 +390,7 @@ class Relay:
             finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)),
             stop_sequence=stop_sequence_of(self._finish_reason),
             usage=counted,
-            usage_source=USAGE_SOURCE_PROVIDER if is_told else USAGE_SOURCE_COUNTED,
+            usage_source=USAGE_SOURCE_PROVIDER if is_reported else USAGE_SOURCE_COUNTED,
         )
 
     def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
@@ -411,13 +411,13 @@ def _keep_and_send(transcript: Transcript, send: Callable[[bytes], None]) -> Cal
     return keep_and_send
 
 
-def canonical_reason(told: str | None, *, has_calls: bool) -> str:
+def canonical_reason(reported: str | None, *, has_calls: bool) -> str:
     """Maps a provider's finish reason to OpenAI's."""
-    if told in LENGTH_REASONS:
+    if reported in LENGTH_REASONS:
         return "length"
     if has_calls:
         return "tool_calls"
-    return "content_filter" if told == "content_filter" else "stop"
+    return "content_filter" if reported == "content_filter" else "stop"
 
 
 def most_tokens_in(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:

@@ -7,9 +7,11 @@ many tokens as the model was allowed.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from services.router.prompts.calibration import UNKNOWN_ANSWER_RATIO
 from services.router.providers.base import ProviderUsage
@@ -46,8 +48,7 @@ def _with_margin(tokens: int) -> int:
     return tokens + tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
 
 
-@dataclass(slots=True)
-class UsageCheck:
+class UsageCheck(Struct):
     """Checks the usage that a provider reports for one call."""
 
     context_tokens: int
@@ -75,10 +76,10 @@ class UsageCheck:
             usage = replace(usage, completion_tokens=self.max_tokens)
         return usage
 
-    def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
+    def believes_output(self, reported_tokens: int, output_tokens: int) -> bool:
         most_tokens = _with_margin(self.max_tokens) if self.is_limit_told else self.context_tokens
-        if told_tokens > min(self.context_tokens, most_tokens):
+        if reported_tokens > min(self.context_tokens, most_tokens):
             return False
         # The elapsed time is read last, since hardly any answer needs it.
         free_tokens = MOST_TIMES_OURS * output_tokens + FREE_TOKENS
-        return told_tokens <= free_tokens or told_tokens <= free_tokens + MOST_TOKENS_A_SECOND * self.age_s()
+        return reported_tokens <= free_tokens or reported_tokens <= free_tokens + MOST_TOKENS_A_SECOND * self.age_s()

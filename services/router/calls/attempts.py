@@ -1,13 +1,12 @@
 """The models that one chat tried, for its log line and its reports."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from legato_protos.type.v1.model_call_pb2 import ModelCall
 from services.router.routes.target import Target
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(Struct):
     """Is kept by the chat, through all its searches for a model."""
 
     count: int = 0

@@ -45,13 +45,13 @@ def end_span(span: Span | None, error: BaseException | None, answer: AnswerEnd =
         span.attributes["gen_ai.response.finish_reasons"] = [finished.finish_reason]
         span.attributes["gen_ai.usage.input_tokens"] = finished.usage.prompt_tokens
         span.attributes["gen_ai.usage.output_tokens"] = finished.usage.completion_tokens
-    if (reported := answer.reported) is not None:
-        if reported.model_name:
-            span.attributes["gen_ai.response.model"] = reported.model_name
+    if (believed := answer.believed) is not None:
+        if believed.model_name:
+            span.attributes["gen_ai.response.model"] = believed.model_name
         for name, tokens in (
-            ("gen_ai.usage.cache_read.input_tokens", reported.cached_tokens),
-            ("gen_ai.usage.cache_write.input_tokens", reported.cache_write_tokens),
-            ("gen_ai.usage.reasoning.output_tokens", reported.reasoning_tokens),
+            ("gen_ai.usage.cache_read.input_tokens", believed.cached_tokens),
+            ("gen_ai.usage.cache_write.input_tokens", believed.cache_write_tokens),
+            ("gen_ai.usage.reasoning.output_tokens", believed.reasoning_tokens),
         ):
             if tokens is not None:
                 span.attributes[name] = tokens

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from msgspec import structs
+
 from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
@@ -135,27 +137,27 @@ class Continuation:
         end = self.relay.read_end()
         if end.finished is None or self._continued is None:
             return end
-        usage, told, source = self._continued
+        usage, believed, source = self._continued
         finished = Finished(finish_reason=end.finished.finish_reason, usage_source=source, usage=usage)
-        return end._replace(finished=finished, reported=told, comparable_tokens=None)
+        return structs.replace(end, finished=finished, believed=believed, comparable_tokens=None)
 
     def describe_calls(
-        self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None
+        self, counted: Usage, believed: ProviderUsage | None, reported: ProviderUsage | None
     ) -> Iterable[ModelCall]:
         """Describes all calls, when the answer finishes."""
         seam, target = self.seam, self.upstream.model_state.target
         if seam is None:
-            return [describe_call(target, counted, told, said)]
-        self._continued = usage, told, _ = self._usage_of(seam)
-        return [*self.past_calls, describe_call(target, usage, told, seam.usage)]
+            return [describe_call(target, counted, believed, reported)]
+        self._continued = usage, believed, _ = self._usage_of(seam)
+        return [*self.past_calls, describe_call(target, usage, believed, seam.usage)]
 
     def _usage_of(self, seam: Seam) -> "_CallUsage":
         upstream, output_tokens = self.upstream, self.relay.output_tokens - self._output_tokens_before
-        told = None if seam.usage is None else upstream.usage_check.believed(seam.usage, output_tokens)
-        if told is None or not told.prompt_tokens or not told.completion_tokens:
+        believed = None if seam.usage is None else upstream.usage_check.believed(seam.usage, output_tokens)
+        if believed is None or not believed.prompt_tokens or not believed.completion_tokens:
             usage = Usage(prompt_tokens=upstream.plan.prompt.tokens, completion_tokens=output_tokens)
-            return usage, told, USAGE_SOURCE_COUNTED
-        return told.charged(told.prompt_tokens, told.completion_tokens), told, USAGE_SOURCE_PROVIDER
+            return usage, believed, USAGE_SOURCE_COUNTED
+        return believed.charged(believed.prompt_tokens, believed.completion_tokens), believed, USAGE_SOURCE_PROVIDER
 
     def _chat(self, left_tokens: int) -> ChatOpen:
         chat = with_max_tokens(self.chat, left_tokens)

@@ -1,7 +1,8 @@
 """The refusals of the models that one chat tried or passed over, and the error that its client gets."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
@@ -22,8 +23,7 @@ class NotAccepted(LegatoError):
         super().__init__(Reason.UPSTREAM_REFUSED, cause, param=param)
 
 
-@dataclass(slots=True)
-class Refusals:
+class Refusals(Struct):
     """The refusals of all models that were tried or skipped."""
 
     no_room: LegatoError | None = None

@@ -1,8 +1,10 @@
 """One call to a model, from the request until its answer has been read: the one place where its result is made."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
+
+from msgspec import Struct
 
 from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -34,8 +36,7 @@ from services.router.providers.base import (
 ReadEnd = Callable[[], AnswerEnd]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OpenCall:
+class OpenCall(Struct, frozen=True, eq=False):
     """A call that was planned and admitted. Its end is reported once, to all who observe the model."""
 
     plan: CallPlan
@@ -44,6 +45,8 @@ class OpenCall:
     # The circuit breaker's part of the call, which is the first that learns of its result.
     attempt: Attempt
     span: Span | None
+
+    __repr__ = object.__repr__
 
     async def begin(
         self, request: ProviderCall, gathering: Gathering | None, call_check: ToolCallCheck | None = None
@@ -140,8 +143,7 @@ class OpenCall:
             observer.on_result(self.plan, result)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Upstream:
+class Upstream(Struct, frozen=True, eq=False):
     """A model that has begun to answer."""
 
     plan: CallPlan
@@ -154,6 +156,8 @@ class Upstream:
     ignored: Sequence[str]
     # Gets the tool calls that are sent, where they are judged.
     call_check: ToolCallCheck | None = None
+
+    __repr__ = object.__repr__
 
     @property
     def model_state(self) -> ModelState:
@@ -174,9 +178,9 @@ class Upstream:
 
     def describe_empty(self) -> ModelCall:
         """Describes the call if its answer was nothing."""
-        said = self.first.usage
-        told = None if said is None else self.usage_check.believed(said, 0)
-        return describe_call(self.plan.target, Usage(prompt_tokens=self.plan.prompt.tokens), told, said)
+        reported = self.first.usage
+        believed = None if reported is None else self.usage_check.believed(reported, 0)
+        return describe_call(self.plan.target, Usage(prompt_tokens=self.plan.prompt.tokens), believed, reported)
 
     async def discard(self) -> None:
         """Ends an answer of nothing, in whose place another model's is passed on."""

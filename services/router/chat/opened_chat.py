@@ -39,6 +39,10 @@ class OpenedChat:
             chat = kept
         self.chat = chat
 
+    @property
+    def _most_turns(self) -> int | None:
+        return self.chat.kept_thinking_turns if self.chat.HasField("kept_thinking_turns") else None
+
     async def compose(self, character: Character, seals: ReasoningSeals) -> Prompt:
         """Returns the prompt, which alone refers to the caller's bytes from here on."""
         messages_json, tools_json = self.messages_json, self.tools_json
@@ -49,7 +53,7 @@ class OpenedChat:
             character,
             tool_choice_json=self.chat.tool_choice_json,
             parameters_json=self.chat.parameters_json,
-            set_aside=partial(set_aside, seals=seals, account_id=self.chat.account_id),
+            set_aside=partial(set_aside, seals=seals, account_id=self.chat.account_id, most_turns=self._most_turns),
         )
         if self.memory.charged:
             self.memory.grow_to(self._size_bytes + prompt.messages.object_bytes)

@@ -311,9 +311,9 @@ def _describe_calls(
     continuation: Continuation | None,
     upstream: Upstream,
     counted: Usage,
-    told: ProviderUsage | None,
-    said: ProviderUsage | None,
+    believed: ProviderUsage | None,
+    reported: ProviderUsage | None,
 ) -> Iterable[ModelCall]:
     if continuation is not None:
-        return [*attempts.other_calls, *continuation.describe_calls(counted, told, said)]
-    return [*attempts.other_calls, describe_call(upstream.plan.target, counted, told, said)]
+        return [*attempts.other_calls, *continuation.describe_calls(counted, believed, reported)]
+    return [*attempts.other_calls, describe_call(upstream.plan.target, counted, believed, reported)]

@@ -48,7 +48,7 @@ class _Round:
         self.has_spoken = False
         self.usage: ProviderUsage | None = None
         # The same before it was checked.
-        self.said: ProviderUsage | None = None
+        self.reported: ProviderUsage | None = None
         self._finish_reason: str | None = None
         self._tool_calls = ToolCalls()
         self._calls: dict[int, SearchCall] = {}
@@ -74,9 +74,9 @@ class _Round:
             usage = self.usage.charged(prompt_tokens, output_tokens)
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
-    def report(self, said: ProviderUsage | None, usage: ProviderUsage | None) -> None:
+    def report(self, reported: ProviderUsage | None, usage: ProviderUsage | None) -> None:
         """Records the usage at the end of the round, as the provider reported it and as far as that is plausible."""
-        self.said, self.usage = said, usage
+        self.reported, self.usage = reported, usage
 
     def record(self, piece: Piece) -> Piece:
         """Records a piece and returns what is passed on: the texts. Calls are counted like reasoning."""
@@ -150,14 +150,14 @@ class Rounds:
         return self._round_end or NOT_RELAYED
 
     def describe_calls(
-        self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None
+        self, counted: Usage, believed: ProviderUsage | None, reported: ProviderUsage | None
     ) -> Iterable[ModelCall]:
         """Describes the calls of all rounds, when the answer finishes."""
         return self._past_calls if self._upstream is None else [*self._past_calls, self._describe(self._upstream)]
 
     def _describe(self, upstream: Upstream) -> ModelCall:
         usage = self._finished_round().usage
-        return describe_call(upstream.model_state.target, usage, self._round.usage, self._round.said)
+        return describe_call(upstream.model_state.target, usage, self._round.usage, self._round.reported)
 
     def _finished_round(self) -> Finished:
         output_tokens = self.relay.output_tokens - self._output_tokens_before
@@ -228,18 +228,18 @@ class Rounds:
 
     def _used_output_tokens(self) -> int:
         """Returns the output so far; hidden reasoning is only in the provider's count."""
-        told = _sum(self._usages)
-        return max(self.relay.output_tokens, (told.completion_tokens if told is not None else None) or 0)
+        believed = _sum(self._usages)
+        return max(self.relay.output_tokens, (believed.completion_tokens if believed is not None else None) or 0)
 
 
 def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:
     """Sums the usage over rounds; a count missing in one round is missing in the sum, but for parts."""
-    told = [usage for usage in usages if usage is not None]
-    if len(told) < len(usages):
+    reported = [usage for usage in usages if usage is not None]
+    if len(reported) < len(usages):
         return None
     sums: dict[str, Any] = {}
     for name in COLUMNS:
-        counts = [getattr(usage, name) for usage in told]
+        counts = [getattr(usage, name) for usage in reported]
         is_known = name in PART_OF or None not in counts
         sums[name] = as_count(sum(count or 0 for count in counts)) if is_known else None
     return ProviderUsage(**sums)

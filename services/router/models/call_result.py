@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from services.router.answers.answer_end import NOT_RELAYED, AnswerEnd
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import Figures
@@ -25,7 +27,7 @@ class FailedCall(NamedTuple):
     failure: Failure
 
 
-class CallPlan(NamedTuple):
+class CallPlan(Struct, frozen=True):
     """The request of a call, and its limits."""
 
     class_id: str
@@ -60,7 +62,7 @@ class CallEnd(Enum):
     EMPTY = "empty"
 
 
-class CallResult(NamedTuple):
+class CallResult(Struct, frozen=True):
     """The outcome of a call."""
 
     end: CallEnd

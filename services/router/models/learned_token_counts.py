@@ -24,11 +24,11 @@ class LearnedTokenCounts(CallObserver):
                 calibration.record(plan.prompt, refused_tokens)
         if answer.finished is None:
             return
-        reported = answer.reported
+        believed = answer.believed
         if (
-            reported is not None
-            and reported.prompt_tokens
-            and self._cut_prompts.record(plan.prompt, reported, calibration)
+            believed is not None
+            and believed.prompt_tokens
+            and self._cut_prompts.record(plan.prompt, believed, calibration)
         ):
             self._on_cut()
         if answer.finished.usage_source == USAGE_SOURCE_PROVIDER and answer.comparable_tokens is not None:

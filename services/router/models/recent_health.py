@@ -47,7 +47,7 @@ class RecentHealth(CallObserver):
     def on_result(self, plan: CallPlan, result: CallResult) -> None:
         if result.end is CallEnd.GIVEN_UP:
             return
-        number = self._number()
+        number = int(self._clock.elapsed_s() / PERIOD_S)
         period = self._periods[number % PERIODS]
         if period.number != number:
             period.begin(number)
@@ -56,8 +56,5 @@ class RecentHealth(CallObserver):
 
     def _recent(self) -> list[_Period]:
         # A period that was not used yet has the number -1.
-        first = max(0, self._number() - PERIODS + 1)
+        first = max(0, int(self._clock.elapsed_s() / PERIOD_S) - PERIODS + 1)
         return [period for period in self._periods if period.number >= first]
-
-    def _number(self) -> int:
-        return int(self._clock.elapsed_s() / PERIOD_S)

@@ -6,8 +6,9 @@ of a queue.
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import NO_LIMIT, Gate, Permit
@@ -111,7 +112,8 @@ class ModelSaturation:
     def begun(self, model_use: "ModelUse") -> None:
         self.answering += 1
         self.backoff.accepted(model_use.place.key_id)
-        self._report_outcome()
+        if self._awaited_outcomes:
+            self._report_outcome()
         # Some of those that ran when it was sent may have been refused since.
         self._learned.accepted(min(model_use.beside, self.gate.running - 1))
 
@@ -140,8 +142,7 @@ class ModelSaturation:
         return refusal
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class ModelUse:
+class ModelUse(Struct, eq=False):
     """One chat's use of a model, from admission to the end of its answer."""
 
     saturation: ModelSaturation

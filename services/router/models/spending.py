@@ -7,8 +7,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.models.call_result import CallObserver, CallPlan, CallResult
 from services.router.providers.base import ProviderUsage
 from services.router.routes.target import ProviderCost, Target
-from services.rules import usage
-from services.rules.usage import COLUMNS, PART_OF, message_of, named, with_bounded_parts
+from services.rules.usage import COLUMNS, PART_OF, with_bounded_parts
 
 # The prices of a provider; those of the prompt but the first concern its cache.
 KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
@@ -25,11 +24,12 @@ class Spending(CallObserver):
 
     def on_result(self, plan: CallPlan, result: CallResult) -> None:
         if (finished := result.answer.finished) is not None:
-            self.add(finished.usage, result.answer.reported)
+            self.add(finished.usage, result.answer.believed)
 
-    def add(self, counted: Usage, told: ProviderUsage | None) -> None:
-        """Adds an answer: `told` is what the provider reported, of which `counted` is what was believed."""
-        for kind, tokens in zip(KINDS, _by_kind(counted, told), strict=True):
+    def add(self, counted: Usage, believed: ProviderUsage | None) -> None:
+        """Adds an answer: `believed` is what the provider reported, as far as it is plausible, and `counted` is what
+        is charged."""
+        for kind, tokens in zip(KINDS, _by_kind(counted, believed), strict=True):
             self.tokens[kind] += tokens
 
     def cost_nanos(self, kind: str) -> float:
@@ -42,33 +42,32 @@ class Spending(CallObserver):
 
 
 def describe_call(
-    target: Target, counted: Usage, told: ProviderUsage | None = None, said: ProviderUsage | None = None
+    target: Target, counted: Usage, believed: ProviderUsage | None = None, reported: ProviderUsage | None = None
 ) -> ModelCall:
-    """Describes a call for the operator's reports: `said` is what the provider reported, and `told` that as far as it
-    is plausible, by which and by our own counts it costs."""
+    """Describes a call for the operator's reports: `believed` is what the provider reported, as far as it is plausible;
+    by that and by our own counts it costs."""
     return ModelCall(
         provider=target.provider,
         model_name=target.model_name,
-        usage=counted if said is None else _as_said(said, counted),
-        cost_nanos=None if target.cost is None else _cost_nanos(target.cost, counted, told),
+        usage=counted if reported is None else _as_reported(reported, counted),
+        cost_nanos=None if target.cost is None else _cost_nanos(target.cost, counted, believed),
     )
 
 
-def _as_said(said: ProviderUsage, counted: Usage) -> Usage:
+def _as_reported(reported: ProviderUsage, counted: Usage) -> Usage:
     """Returns what the provider reported, with our own counts where it reported none."""
-    counts = named(counted)
+    counts = []
     for name in COLUMNS:
-        count = getattr(said, name)
-        if count is not None:
-            counts[name] = count
-        elif name in PART_OF:
+        count = getattr(reported, name)
+        if count is None:
             # Of a part that is not reported there is nothing.
-            counts[name] = 0
-    return message_of(with_bounded_parts(usage.Usage(**counts)))
+            count = 0 if name in PART_OF else getattr(counted, name)
+        counts.append(count)
+    return Usage(**dict(zip(COLUMNS, with_bounded_parts(counts), strict=True)))
 
 
-def _cost_nanos(cost: ProviderCost, counted: Usage, told: ProviderUsage | None) -> int:
-    uncached, cached, written, written_1h, output = _by_kind(counted, told)
+def _cost_nanos(cost: ProviderCost, counted: Usage, believed: ProviderUsage | None) -> int:
+    uncached, cached, written, written_1h, output = _by_kind(counted, believed)
     millionths = (
         uncached * cost.input_nanos
         + cached * cost.cached_input_nanos
@@ -80,14 +79,14 @@ def _cost_nanos(cost: ProviderCost, counted: Usage, told: ProviderUsage | None) 
     return -(-millionths // _MILLION)
 
 
-def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, int, int, int, int]:
+def _by_kind(counted: Usage, believed: ProviderUsage | None) -> tuple[int, int, int, int, int]:
     """Returns the tokens in the order of KINDS."""
     cached_tokens = counted.cached_tokens
     unwritten_tokens = counted.prompt_tokens - cached_tokens
-    if told is None or not told.cache_write_tokens:
+    if believed is None or not believed.cache_write_tokens:
         return unwritten_tokens, cached_tokens, 0, 0, counted.completion_tokens
-    written_tokens = min(told.cache_write_tokens, unwritten_tokens)
-    hour_tokens = min(told.cache_write_1h_tokens or 0, written_tokens)
+    written_tokens = min(believed.cache_write_tokens, unwritten_tokens)
+    hour_tokens = min(believed.cache_write_1h_tokens or 0, written_tokens)
     return (
         unwritten_tokens - written_tokens,
         cached_tokens,

@@ -5,11 +5,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from services.router.providers.base import (
     LARGEST_TOKENS,

@@ -20,7 +20,7 @@ from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
 from services.router.schema.thoughts import Thought
 from services.router.schema.tools import ToolCallFragment, Tools
-from services.rules.usage import COLUMNS, Usage, message_of, with_bounded_parts
+from services.rules.usage import COLUMNS, with_bounded_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,7 @@ class ProviderCall:
         self.parameters = others.with_fields({"stop": Raw(msgspec.json.encode(kept))} if kept else {})
 
 
-@dataclass(slots=True)
-class ProviderUsage:
+class ProviderUsage(msgspec.Struct):
     """The usage reported by the provider; None, which is not zero, for missing or implausible counts."""
 
     prompt_tokens: int | None
@@ -169,20 +168,18 @@ class ProviderUsage:
     def charged(self, prompt_tokens: int, completion_tokens: int) -> usage_pb2.Usage:
         """Returns what is charged, with our own counts where the provider's are missing or zero: neither a prompt nor
         an output is empty. A part has no more tokens than the whole."""
-        counts = {name: getattr(self, name) or 0 for name in COLUMNS}
-        counts["prompt_tokens"] = self.prompt_tokens or prompt_tokens
-        counts["completion_tokens"] = self.completion_tokens or completion_tokens
-        return message_of(with_bounded_parts(Usage(**counts)))
+        own = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        counts = with_bounded_parts([getattr(self, name) or own.get(name, 0) for name in COLUMNS])
+        return usage_pb2.Usage(**dict(zip(COLUMNS, counts, strict=True)))
 
 
-@dataclass(slots=True, repr=False)
-class Piece:
+class Piece(msgspec.Struct):
     """The content of one read from the provider. Texts precede the tool calls."""
 
-    contents: list[str] = field(default_factory=list)
+    contents: list[str] = msgspec.field(default_factory=list)
     # The texts are a refusal.
     refuses: bool = False
-    tool_calls: list[ToolCallFragment] = field(default_factory=list)
+    tool_calls: list[ToolCallFragment] = msgspec.field(default_factory=list)
     # Reasoning: counted, never shown.
     hidden: str = ""
     finish_reason: str | None = None
@@ -196,6 +193,9 @@ class Piece:
     thoughts: Sequence[Thought] = ()
     # With the last: what the answer cites, as its vendor says.
     citations: Sequence[Citation] = ()
+
+    # It has what the model said.
+    __repr__ = object.__repr__
 
     def finish(self, reason: str | None, usage: ProviderUsage | None, thoughts: Sequence[Thought] = ()) -> None:
         """Makes this the last piece of its answer."""

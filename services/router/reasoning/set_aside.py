@@ -48,16 +48,23 @@ _details = msgspec.json.Decoder(list[Raw])
 _detail = msgspec.json.Decoder(_Detail)
 
 
-async def set_aside(messages: Messages, seals: ReasoningSeals, account_id: str) -> Messages:
-    """Returns the messages without what they carry, and that beside them; the same if they carry nothing."""
+async def set_aside(
+    messages: Messages, seals: ReasoningSeals, account_id: str, most_turns: int | None = None
+) -> Messages:
+    """Returns the messages without what they carry, and that beside them; the same if they carry nothing. Of thoughts,
+    only those of so many turns that have some are kept, if that is limited: a turn ends where a user speaks."""
     if not messages.carries_thoughts:
         return messages
     reader = _Reader(seals, account_id)
     yielder = Yielder(SLICE_BYTES)
     parsed = messages.parsed.copy()
+    turns = 0
+    had_before = 0
     # From the newest, which matters most.
     for index in range(len(parsed) - 1, -1, -1):
-        parsed[index] = reader.read(index, parsed[index])
+        if parsed[index].role == "user" and len(reader.thoughts) > had_before:
+            turns, had_before = turns + 1, len(reader.thoughts)
+        parsed[index] = reader.read(index, parsed[index], keeps=most_turns is None or turns < most_turns)
         await yielder.spend(reader.take_cost())
     parsed = [reader.with_short_result_id(message) for message in parsed]
     return dataclasses.replace(
@@ -84,14 +91,14 @@ class _Reader:
         cost, self._cost = self._cost, 0
         return cost
 
-    def read(self, index: int, message: Message) -> Message:
-        """Takes out of a message what it carries."""
+    def read(self, index: int, message: Message, *, keeps: bool) -> Message:
+        """Takes out of a message what it carries, which is kept or not."""
         if message.role != "assistant":
             return message
         carried = dict(self._carried_by_calls(message))
         if not carried and (of_message := self._carried_by_message(message)) is not None:
             carried[OF_MESSAGE] = of_message
-        if carried:
+        if carried and keeps:
             self.thoughts[index] = carried
         calls = message.tool_calls
         if isinstance(calls, list):

@@ -187,7 +187,16 @@ class Messages:
         thoughts = self.thoughts
         if thoughts:
             thoughts = {at + (at >= index): carried for at, carried in thoughts.items()}
-        return replace(self, parsed=parsed, _given=given, lasting=lasting, thoughts=thoughts)
+        return Messages(
+            parsed,
+            self.size_bytes,
+            self.object_bytes,
+            given,
+            lasting,
+            self.context,
+            thoughts,
+            self.carries_thoughts,
+        )
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""

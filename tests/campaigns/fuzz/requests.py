@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.campaigns.fuzz.dialects import COUNT_PATH, IN_TERMS_OF, MESSAGES_PATH, RESPONSES_PATH
+from tests.campaigns.fuzz.dialects import COUNT_PATH, IN_TERMS_OF, MESSAGES_PATH, OWN, RESPONSES_PATH
 
 CHAT_PATH: Final = "/v1/chat/completions"
 PATHS: Final = (
@@ -108,7 +108,10 @@ class RequestMaker:
     def _body(self, shape: Callable[[int], Any], size_bytes: int, path: str) -> bytes:
         chat = shape(size_bytes)
         # Some are sent to another dialect as they are.
-        if path in IN_TERMS_OF and self.random.random() < 0.8:
+        kind = self.random.random()
+        if path in OWN and kind < 0.3:
+            chat = OWN[path](size_bytes, self.random)
+        elif path in IN_TERMS_OF and kind < 0.9:
             chat = IN_TERMS_OF[path](chat)
         body = json.dumps(chat, ensure_ascii=self.random.random() < 0.5).encode("utf-8", "surrogatepass")
         damage = self.random.random()

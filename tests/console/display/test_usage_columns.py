@@ -1,5 +1,5 @@
 from console.display.usage_columns import PARTS, TITLES, part_lines, titles_of
-from services.rules.usage import COLUMNS, PART_OF, Usage
+from services.rules.usage import COLUMNS, PART_OF, Usage, parts_of
 
 
 def test_every_column_has_a_title_and_every_part_has_words() -> None:
@@ -21,12 +21,8 @@ def test_a_part_without_tokens_is_not_told() -> None:
 
 def test_columns_of_parts_stand_behind_that_of_the_whole() -> None:
     every = Usage(*range(1, 1 + len(COLUMNS)))
-    assert [*titles_of(every)] == [
-        "prompt_tokens",
-        "cached_tokens",
-        "cache_write_tokens",
-        "completion_tokens",
-        "reasoning_tokens",
-    ]
-    assert part_lines(every, "completion_tokens", "count") == ["5 reasoning"]
-    assert part_lines(every, "prompt_tokens", "count", ["cached_tokens"]) == ["4 written to a cache"]
+    wholes = [name for name in COLUMNS if name not in PART_OF]
+    assert [*titles_of(every)] == [name for whole in wholes for name in (whole, *parts_of(whole))]
+    some = Usage(prompt_tokens=1, cached_tokens=2, completion_tokens=3, cache_write_tokens=4, reasoning_tokens=5)
+    assert part_lines(some, "completion_tokens", "count") == ["5 reasoning"]
+    assert part_lines(some, "prompt_tokens", "count", ["cached_tokens"]) == ["4 written to a cache"]

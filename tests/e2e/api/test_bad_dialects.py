@@ -1,14 +1,18 @@
 """Whatever is sent to Messages and to Responses, the answer is an error of that API, and no model is asked."""
 
 import json
-from collections.abc import Mapping
+import socket
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
 
-from tests.e2e.raw_http import Answer, ask, send_bytes
-from tests.support.service import Service
-from tests.support.upstreams.openai import Upstream
+from tests.e2e.operations import value_of
+from tests.e2e.raw_http import Answer, OpenChat, ask, send_bytes
+from tests.support.service import Service, wait_for_requests
+from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 MESSAGES: Final = "/v1/messages"
 COUNT: Final = "/v1/messages/count_tokens"
@@ -135,6 +139,67 @@ def test_many_small_elements_hold_nobody_up(service: Service, upstream: Upstream
     answer = ask(service, "POST", path, api_key, json.dumps({"model": "mezzo", "max_tokens": 5, **body}).encode())
     assert answer.status in (200, 400)
     assert len(upstream.requests) == (answer.status == 200)
+
+
+WELL: Final[Mapping[str, Any]] = {
+    MESSAGES: {"model": "mezzo", "max_tokens": 100, "messages": [HI] * 3},
+    COUNT: {"model": "mezzo", "messages": [HI] * 3},
+    RESPONSES: {"model": "mezzo", "input": [HI] * 3},
+}
+
+
+@pytest.mark.parametrize("path", WELL)
+def test_body_that_comes_a_byte_at_a_time_is_read(service: Service, api_key: str, path: str) -> None:
+    body = json.dumps(WELL[path]).encode()
+
+    def brought() -> Iterator[bytes]:
+        for at in range(len(body)):
+            time.sleep(0.002)
+            yield body[at : at + 1]
+
+    assert ask(service, "POST", path, api_key, brought()).status == 200
+
+
+@pytest.mark.parametrize("path", WELL)
+def test_client_that_leaves_within_its_body_holds_nothing(service: Service, upstream: Upstream, path: str) -> None:
+    account = service.new_account()
+    head = f"POST {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {service.new_key(account)}\r\n"
+    with socket.create_connection(service.address, timeout=WAIT_TIMEOUT_S) as connection:
+        connection.sendall(f"{head}Content-Length: {2 * MB}\r\n\r\n".encode() + b" " * MB)
+        wait_until(lambda: value_of(service, "edge", "legato_prompt_bytes") >= MB // 2)
+    wait_until(lambda: not value_of(service, "edge", "legato_prompt_bytes"))
+    assert upstream.requests == []
+    assert service.settled_balance_nanos(account) == 5 * 10**9
+    assert service.holds(account) == []
+
+
+@pytest.mark.parametrize("path", WELL)
+def test_requests_that_come_before_the_last_is_answered_are_answered_in_turn(
+    service: Service, api_key: str, path: str
+) -> None:
+    chat = OpenChat(service, api_key, WELL[path], {"Connection": "keep-alive"}, path=path)
+    for _ in range(3):
+        chat.ask_again()
+    chat.half_close()
+    chat.read_to_end()
+    chat.leave()
+    # One that sends no more is probed by answers that every client ignores.
+    answers = [answer for answer in chat.received.split(b"HTTP/1.1 ")[1:] if not answer.startswith(b"100 ")]
+    assert [answer[:4] for answer in answers] == [b"200 "] * 4
+    bodies = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in answers]
+    assert {body.get("model", "mezzo") for body in bodies} == {"mezzo"}
+
+
+@pytest.mark.parametrize("path", [MESSAGES, RESPONSES])
+def test_client_that_reads_nothing_is_not_waited_for_by_others(
+    service: Service, upstream: Upstream, api_key: str, path: str
+) -> None:
+    upstream.replies.append(Reply(contents=["word " * 200], repeat=2_000, usage=None))
+    silent = OpenChat(service, api_key, {**WELL[path], "stream": True}, receive_buffer_bytes=4096, path=path)
+    wait_for_requests(upstream)
+    assert ask(service, "POST", path, api_key, json.dumps(WELL[path]).encode()).status == 200
+    silent.reset()
+    wait_until(lambda: not value_of(service, "edge", "legato_live_streams"))
 
 
 def test_large_body_is_refused_unread_where_the_credit_cannot_pay_for_it(service: Service, upstream: Upstream) -> None:

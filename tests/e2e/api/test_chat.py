@@ -5,6 +5,7 @@ import time
 
 import openai
 
+from services.rules.usage import parts_of
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import post_chat
 from tests.support.service import Service
@@ -14,8 +15,9 @@ CACHED_USAGE = {
     "prompt_tokens": 100,
     "completion_tokens": 20,
     "total_tokens": 120,
-    "prompt_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 30},
-    "completion_tokens_details": {"reasoning_tokens": 5},
+    "prompt_tokens_details": dict.fromkeys(parts_of("prompt_tokens"), 0)
+    | {"cached_tokens": 64, "cache_write_tokens": 30},
+    "completion_tokens_details": dict.fromkeys(parts_of("completion_tokens"), 0) | {"reasoning_tokens": 5},
 }
 DAY_S = 86_400
 

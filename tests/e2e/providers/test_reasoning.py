@@ -234,6 +234,40 @@ def test_anthropics_own_client_gets_thoughts_in_blocks_and_sends_them_back(
     assert (vendor.loop.asked, vendor.loop.returned) == (2, 2)
 
 
+@pytest.mark.parametrize(("keep", "returned"), [({"type": "thinking_turns", "value": 1}, 1), ("all", 2), (None, 1)])
+def test_thoughts_of_older_turns_are_cleared_for_clients_that_ask(
+    keep: Any, returned: int, thinking_service: Service, thinking_key: str, vendors: dict[str, Any]
+) -> None:
+    """Those too that the ids of calls have."""
+    vendor = vendors["forte"]
+    vendor.loop.loops = 3
+    edit = {"type": "clear_thinking_20251015", **({} if keep is None else {"keep": keep})}
+    asked: dict[str, Any] = {
+        "model": "forte",
+        "max_tokens": 20_000,
+        "tools": [{"name": WEATHER["function"]["name"], "input_schema": WEATHER["function"]["parameters"]}],
+        "thinking": {"type": "adaptive"},
+        "extra_body": {"context_management": {"edits": [edit]}},
+    }
+    messages: list[Any] = [dict(QUESTION)]
+    address, http = thinking_service.base_url.removesuffix("/v1"), anthropic.DefaultHttpxClient(verify=False)
+    with anthropic.Anthropic(base_url=address, api_key=thinking_key, max_retries=0, http_client=http) as client:
+        for turn in range(3):
+            message = client.messages.create(**asked, messages=messages)
+            cleared = message.model_dump()["context_management"]["applied_edits"]
+            assert [each["cleared_thinking_turns"] for each in cleared] == ([1] if turn == 2 and returned == 1 else [])
+            results = [
+                {"type": "tool_result", "tool_use_id": block.id, "content": "Rain."}
+                for block in message.content
+                if block.type == "tool_use"
+            ]
+            content = [block.model_dump(exclude_none=True) for block in message.content]
+            said = [*results, {"type": "text", "text": "And tomorrow?"}]
+            messages += [{"role": "assistant", "content": content}, {"role": "user", "content": said}]
+    assert vendor.refused == []
+    assert (vendor.loop.asked, vendor.loop.returned) == (2, returned)
+
+
 @each_class
 @both_ways
 def test_openais_client_of_responses_gets_thoughts_in_items_and_sends_them_back(

@@ -242,9 +242,12 @@ def test_citations_belong_to_the_block_of_text() -> None:
 
 
 def test_a_client_that_manages_its_context_is_told_that_nothing_was_changed() -> None:
-    events = begun(MessageForm(tells_edits=True))
+    events = begun(MessageForm(applied_edits=[]))
     delta = read_events(events.opening(None) + events.closing("stop", USAGE))[1]
     assert delta.context_management.applied_edits == []
+    cleared = {"type": "clear_thinking_20251015", "cleared_thinking_turns": 2, "cleared_input_tokens": 30}
+    *_, delta, _ = read_events(begun(MessageForm(applied_edits=[cleared])).closing("stop", USAGE))
+    assert [edit.to_dict() for edit in delta.context_management.applied_edits] == [cleared]
 
 
 def test_what_cut_an_answer_off_is_in_its_usage() -> None:

@@ -133,15 +133,53 @@ async def test_what_an_answer_would_be_another_without_is_refused(name: str) -> 
     assert error.param == name
 
 
-async def test_thoughts_may_be_cleared() -> None:
-    chat = await render(context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})
-    assert chat.form.tells_edits
+def thinking(*texts: str) -> dict[str, Any]:
+    blocks = [{"type": "thinking", "thinking": text, "signature": "1_x"} for text in texts]
+    return {"role": "assistant", "content": [*blocks, {"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+
+
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}
+TURNS = [*QUESTION, thinking("a" * 40), RESULT, thinking("b" * 40), *QUESTION, thinking("c" * 400), RESULT]
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept_turns", "cleared"),
+    [
+        ({}, 1, (1, 21)),
+        ({"keep": {"type": "thinking_turns", "value": 1}}, 1, (1, 21)),
+        ({"keep": {"type": "thinking_turns", "value": 2}}, 2, None),
+        ({"keep": {"type": "all"}}, None, None),
+        ({"keep": "all"}, None, None),
+    ],
+)
+async def test_thoughts_of_older_turns_are_cleared(
+    keep: dict[str, Any], kept_turns: int | None, cleared: tuple[int, int] | None
+) -> None:
+    """Calls and their results belong to one turn."""
+    edit = {"type": "clear_thinking_20251015"}
+    chat = await render(messages=TURNS, context_management={"edits": [edit | keep]})
+    assert chat.kept_turns == kept_turns
+    names = ("cleared_thinking_turns", "cleared_input_tokens")
+    assert chat.form.applied_edits == ([edit | dict(zip(names, cleared, strict=True))] if cleared else [])
     assert [*chat.ignored] == []
 
 
+async def test_nothing_is_told_of_edits_that_are_not_asked_for() -> None:
+    assert ((chat := await render(messages=TURNS)).form.applied_edits, chat.kept_turns) == (None, None)
+    givens: list[dict[str, Any]] = [{}, {"edits": []}]
+    for management in givens:
+        assert ((chat := await render(context_management=management)).form.applied_edits, chat.kept_turns) == ([], None)
+
+
 async def test_another_change_of_the_context_is_refused() -> None:
-    edits = [{"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}]
-    assert (await refusal(context_management={"edits": edits})).param == "context_management.edits[1]"
+    for second in ("clear_tool_uses_20250919", "compact_20260112", "clear_thinking_20251015"):
+        edits = [{"type": "clear_thinking_20251015"}, {"type": second}]
+        assert (await refusal(context_management={"edits": edits})).param == "context_management.edits[1]"
+
+
+@pytest.mark.parametrize("keep", [0, "some", {"type": "thinking_turns"}, {"type": "thinking_turns", "value": 0}])
+async def test_what_is_to_be_kept_has_to_be_clear(keep: Any) -> None:
+    await refusal(context_management={"edits": [{"type": "clear_thinking_20251015", "keep": keep}]})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallD
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
+from services.rules.usage import parts_of
 
 USAGE = Usage(prompt_tokens=7, cached_tokens=2, completion_tokens=5, cache_write_tokens=4, reasoning_tokens=3)
 
@@ -34,8 +35,9 @@ def test_stream_has_the_documented_sequence() -> None:
         "prompt_tokens": 7,
         "completion_tokens": 5,
         "total_tokens": 12,
-        "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 4},
-        "completion_tokens_details": {"reasoning_tokens": 3},
+        "prompt_tokens_details": dict.fromkeys(parts_of("prompt_tokens"), 0)
+        | {"cached_tokens": 2, "cache_write_tokens": 4},
+        "completion_tokens_details": dict.fromkeys(parts_of("completion_tokens"), 0) | {"reasoning_tokens": 3},
     }
 
     def choice(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:

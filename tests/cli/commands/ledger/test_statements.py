@@ -10,10 +10,12 @@ from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import metering_pb2, statements_pb2
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.money import parse_usd
+from services.rules.usage import named
 from tests.cli.played import Played, play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
 GRANT, CHARGE = statements_pb2.LEDGER_ENTRY_KIND_GRANT, statements_pb2.LEDGER_ENTRY_KIND_CHARGE
+USED = Usage(prompt_tokens=5, cached_tokens=2, completion_tokens=3)
 
 
 def entry(entry_id: int, amount_nanos: int, balance_nanos: int, **fields: Any) -> statements_pb2.LedgerEntry:
@@ -33,7 +35,7 @@ def charge(entry_id: int, amount_nanos: int, balance_nanos: int) -> statements_p
         reference_id="1" * 32,
         key_id="key_1",
         class_id="forte",
-        usage=Usage(prompt_tokens=5, cached_tokens=2, completion_tokens=3),
+        usage=USED,
         price_version=1,
         basis=metering_pb2.BASIS_PROVIDER,
         end=metering_pb2.END_COMPLETE,
@@ -78,11 +80,7 @@ def test_statement_has_every_nano_dollar() -> None:
         "id": "1" * 32,
         "class": "forte",
         "key_id": "key_1",
-        "prompt_tokens": "5",
-        "cached_tokens": "2",
-        "completion_tokens": "3",
-        "cache_write_tokens": "0",
-        "reasoning_tokens": "0",
+        **{name: str(count) for name, count in named(USED).items()},
         "price_version": "1",
         "basis": "provider",
         "end": "complete",

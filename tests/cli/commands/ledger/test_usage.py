@@ -9,10 +9,11 @@ from legato_protos.metering.v1 import metering_pb2
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
-from services.rules.usage import COLUMNS
+from services.rules.usage import COLUMNS, counts_of, named
 from tests.cli.played import Played, play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
+USED = Usage(prompt_tokens=100, cached_tokens=10, completion_tokens=50, cache_write_tokens=7, reasoning_tokens=20)
 
 
 def played_rows(*rows: metering_pb2.UsageRow) -> Played:
@@ -22,9 +23,7 @@ def played_rows(*rows: metering_pb2.UsageRow) -> Played:
 def row(hour: int, **fields: str) -> metering_pb2.UsageRow:
     made = metering_pb2.UsageRow(
         requests=2,
-        usage=Usage(
-            prompt_tokens=100, cached_tokens=10, completion_tokens=50, cache_write_tokens=7, reasoning_tokens=20
-        ),
+        usage=USED,
         cost_nanos=279_500,
         **fields,  # type: ignore[arg-type]
     )
@@ -40,11 +39,7 @@ def test_rows_are_as_they_are_promised() -> None:
         "class": "forte",
         "key_id": "key_1",
         "requests": 2,
-        "prompt_tokens": 100,
-        "cached_tokens": 10,
-        "completion_tokens": 50,
-        "cache_write_tokens": 7,
-        "reasoning_tokens": 20,
+        **named(USED),
         "cost_nanos": 279_500,
     }
     assert [one["start"] for one in shown] == ["2026-11-15T07:00:00Z", "2026-11-15T08:00:00Z"]
@@ -78,11 +73,7 @@ def test_rows_of_a_caller_are_added_up_exactly_and_those_of_keys_have_none() -> 
         "key_id": None,
         "caller": "bot",
         "requests": 4,
-        "prompt_tokens": 200,
-        "cached_tokens": 20,
-        "completion_tokens": 100,
-        "cache_write_tokens": 14,
-        "reasoning_tokens": 40,
+        **{name: 2 * count for name, count in named(USED).items()},
         "cost_nanos": 559_000,
     }
     assert sum(one["cost_nanos"] for one in shown) == sum(one.cost_nanos for one in rows)
@@ -147,21 +138,10 @@ def test_spans_may_reach_to_where_the_calendar_ends(span: list[str]) -> None:
 
 def test_people_see_dollars() -> None:
     lines = played_rows(row(7, class_id="forte")).run("usage", "--account", "acct_1").stdout.splitlines()
-    tokens = ["prompt", "cached", "completion", "cache_write", "reasoning", "cached_share"]
-    assert lines[0].split() == ["start", "class", "key_id", "requests", *tokens, "cost_usd"]
-    assert lines[1].split() == [
-        "2026-11-15T07:00:00Z",
-        "forte",
-        "-",
-        "2",
-        "100",
-        "10",
-        "50",
-        "7",
-        "20",
-        "10.0%",
-        "0.0002795",
-    ]
+    tokens = [column.removesuffix("_tokens") for column in COLUMNS]
+    assert lines[0].split() == ["start", "class", "key_id", "requests", *tokens, "cached_share", "cost_usd"]
+    counts = map(str, counts_of(USED))
+    assert lines[1].split() == ["2026-11-15T07:00:00Z", "forte", "-", "2", *counts, "10.0%", "0.0002795"]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +178,7 @@ def test_csv_is_exact() -> None:
     lines = far_end.run("usage", "--account", "acct_1", "--group", "key,class", "--csv").stdout.splitlines()
     assert lines == [
         f"start,class,key_id,requests,{','.join(COLUMNS)},cost_usd,cost_nanos",
-        "2026-11-15T07:00:00Z,forte,key_1,2,100,10,50,7,20,0.0002795,279500",
+        f"2026-11-15T07:00:00Z,forte,key_1,2,{','.join(map(str, counts_of(USED)))},0.0002795,279500",
     ]
 
 

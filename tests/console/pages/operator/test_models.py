@@ -110,25 +110,6 @@ def test_a_router_that_does_not_answer_is_told_so(console: ConsoleHarness, sessi
     assert "What this router does is not known" in answer.text
 
 
-def test_new_models_are_shown_with_their_outcomes_beside_those_that_serve(
-    console: ConsoleHarness, session: str
-) -> None:
-    console.router.evaluate()
-    text = console.get("/operator", session).text
-    for words in (
-        "canary, 5\u00a0% of accounts",
-        "Rolled back",
-        "New models of forte",
-        "Canary: cedar/cedar-2-max fails more often: 25.0 % of 120 against 0.5 % of 2,900.",
-    ):
-        assert words in text, words
-    assert "New models of mezzo" not in text
-    # Its own, and not those of its other class.
-    row = text[text.index("canary, 5") :].partition("</tr>")[0]
-    assert "Failed since the start: " in row
-    assert row.count("30 of 120 (25.0\u00a0%)") == 2
-
-
 def test_commands_that_change_the_routes_are_shown_and_no_form_does(console: ConsoleHarness, session: str) -> None:
     text = console.get("/operator", session).text
     for command in ("routes check routes.toml", "routes diff routes.toml", "routes reload"):
@@ -137,11 +118,6 @@ def test_commands_that_change_the_routes_are_shown_and_no_form_does(console: Con
     assert "legato routes resume" not in text
     for path in ("edit", "canary", "resume", "try", "apply", "routes.toml"):
         assert console.post(f"/operator/routes/{path}", {"class": "forte"}, session).status == 404, path
-
-
-def test_command_that_resumes_a_canary_is_shown_where_it_was_rolled_back(console: ConsoleHarness, session: str) -> None:
-    console.router.evaluate()
-    assert "legato routes resume forte" in console.get("/operator", session).text
 
 
 def test_version_of_the_routes_is_shown_and_changes_with_them(console: ConsoleHarness, session: str) -> None:

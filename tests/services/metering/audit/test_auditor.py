@@ -19,9 +19,9 @@ from services.metering.credit.batch import Writer
 from services.metering.credit.ledger.credits import LARGEST_BALANCE_NANOS
 from services.metering.credit.prices import LARGEST_PRICE_NANOS, Price, Prices
 from services.metering.credit.store.prices import adopt_prices
-from services.metering.credit.store.tables import ledger
+from services.metering.credit.store.tables import holds, ledger
 from services.metering.months.store.partitions import list_partitions
-from services.rules.usage import Usage
+from services.rules.usage import COLUMNS, Usage
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import (
     ACCOUNT,
@@ -292,13 +292,13 @@ async def test_entry_that_is_gone_is_found(kept: Database) -> None:
 
 
 async def test_settlement_that_was_never_booked_is_found(kept: Database) -> None:
-    violations = await violations_after(
-        kept,
-        f"INSERT INTO holds SELECT '{request_id(4)}', account_id, key_id, class_id, state, amount_nanos, price_version,"
-        ' deadline_at_us, 0, 0, 0, 0, 0, 0, basis, "end", counted_hour_us, reserved_at_us, resolved_at_us,'
-        " routes_version, model_calls, first_token_ms, duration_ms, api, 0, 0 FROM holds WHERE state = 'settled'",
-        unseen=1,
-    )
+    changed = dict.fromkeys((*COLUMNS, "charged_nanos", "loss_nanos", "loss_bound_nanos"), "0")
+    changed["request_id"] = f"'{request_id(4)}'"
+    columns = [column.name for column in holds.columns]
+    copied = ", ".join(changed.get(name, f'"{name}"') for name in columns)
+    into = ", ".join(f'"{name}"' for name in columns)
+    statement = f"INSERT INTO holds ({into}) SELECT {copied} FROM holds WHERE state = 'settled'"
+    violations = await violations_after(kept, statement, unseen=1)
     assert violations == [f"request {request_id(4)}: settled, though nothing was booked"]
 
 

@@ -45,7 +45,7 @@ _ends: st.SearchStrategy[End] = st.sampled_from(["complete", "client_gone", "cra
 
 
 def _to_usage(*counts: int) -> Usage:
-    return with_bounded_parts(Usage(*counts))
+    return Usage(*with_bounded_parts(counts))
 
 
 def _to_reserve(

@@ -1,8 +1,7 @@
 """Usage that a provider reports, believed or not."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from services.router.answers.usage_check import UsageCheck, Violation, longest_output_tokens
 from services.router.providers.base import ProviderUsage

@@ -1,6 +1,7 @@
 """What results of calls teach of a model's token counts."""
 
 import pytest
+from msgspec.structs import replace
 
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Finished
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -28,8 +29,8 @@ class Counts:
     def answer(self, account_id: str = "acct_1", **known: object) -> None:
         usage = Usage(prompt_tokens=10_000, completion_tokens=400)
         end = AnswerEnd(Finished(usage=usage, usage_source=USAGE_SOURCE_PROVIDER), ProviderUsage(10_000, 400, 0), 500)
-        plan = PLAN._replace(prompt=PROMPT._replace(account_id=account_id))
-        self.observer.on_result(plan, CallResult(CallEnd.ANSWERED, 1.0, answer=end._replace(**known)))  # type: ignore[arg-type]
+        plan = replace(PLAN, prompt=PROMPT._replace(account_id=account_id))
+        self.observer.on_result(plan, CallResult(CallEnd.ANSWERED, 1.0, answer=replace(end, **known)))
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_answer_that_is_not_comparable_teaches_nothing_of_answers(known: dict[st
 
 
 def test_prompt_that_was_cut_is_reported_and_teaches_nothing(counts: Counts) -> None:
-    counts.answer(reported=ProviderUsage(2_048, 400, 0))
+    counts.answer(believed=ProviderUsage(2_048, 400, 0))
     assert (counts.cuts, counts.cut_prompts.cuts(9_000), counts.calibration.ratios(PROMPT)) == (1, True, None)
 
 

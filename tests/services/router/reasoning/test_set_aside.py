@@ -85,6 +85,20 @@ async def test_sealed_details_are_used_where_the_id_has_nothing(seals: Reasoning
     assert (await aside(seals, *both)).thoughts == {0: {0: Carried("f", "", list(THOUGHTS))}}
 
 
+@pytest.mark.parametrize(("most_turns", "kept"), [(None, [1, 4, 6]), (3, [1, 4, 6]), (2, [1, 4, 6]), (1, [4, 6])])
+async def test_thoughts_of_the_last_turns_alone_are_kept(
+    seals: ReasoningSeals, most_turns: int | None, kept: list[int]
+) -> None:
+    """A turn has all calls between two messages of the user. Those without thoughts are not counted."""
+    one, two, three = (seals.seal_id(f"call_{each}", f"call_{each}", "f", THOUGHTS, ACCOUNT) for each in "abc")
+    asked = [USER, *called(one), USER, *called(two), *called(three), USER, *called("call_d"), USER]
+    messages = await set_aside(await read_messages(json.dumps(asked).encode()), seals, ACCOUNT, most_turns)
+    assert sorted(messages.thoughts) == kept
+    # What is cleared leaves no id behind that would carry it.
+    calls = ["call_a", "call_b", "call_c", "call_d"]
+    assert [call["id"] for each in sent(messages) for call in each.get("tool_calls", ())] == calls
+
+
 @pytest.mark.parametrize("strange", [7, "x", {"a": 1}, [], [{"format": FORMAT}], [{"format": FORMAT, "data": 7}]])
 async def test_strange_details_are_no_mistake(strange: Any, seals: ReasoningSeals) -> None:
     messages = await aside(seals, *called("call_a", reasoning_details=strange, reasoning_content={"a": 1}))

@@ -1,5 +1,6 @@
 """The rules of a request, one by one."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.credit.ledger.holds import UnmatchedSettlement
 from services.metering.credit.prices import Prices
 from services.metering.credit.records import Extended, Operation, Reserved, Settled
-from services.rules.usage import Usage
+from services.rules.usage import Usage, counts_of
 from tests.services.metering.credit.ledger.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import (
     PRICES,
@@ -183,10 +184,11 @@ def test_settle_beyond_hold_and_free_credit_is_booked_as_loss() -> None:
 def test_repeated_settle_charges_once_and_keeps_to_its_first_word() -> None:
     ledger = Ledger(1_000)
     ledger.apply(reserve(1))
-    first = ledger.apply(settle(1, completion=3, routes_version="0123456789ab", calls=[model_call("acme", "large", 7)]))
+    call = model_call("acme", "large", 7)
+    first = ledger.apply(settle(1, completion=3, routes_version="0123456789ab", calls=[call]))
     assert ledger.apply(settle(1, completion=3)) == ledger.apply(settle(1, completion=9)) == first
     assert (ledger.balance_nanos, ledger.hold(1).routes_version) == (970, "0123456789ab")
-    assert ledger.hold(1).model_calls == '[["acme","large",7,[5,2,3,1,2]]]'
+    assert json.loads(ledger.hold(1).model_calls or "") == [["acme", "large", 7, list(counts_of(call.usage))]]
 
 
 def test_settle_is_charged_by_the_price_of_its_reservation() -> None:
