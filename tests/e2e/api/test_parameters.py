@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.chats import QUESTION, WEATHER
 from tests.e2e.raw_http import Answer, post_chat
+from tests.support.forwarded_parameters import FORWARDED
 from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
 
@@ -24,20 +25,10 @@ VALUES: dict[str, Any] = {
     "tools": [WEATHER],
     "tool_choice": "required",
     "parallel_tool_calls": True,
-    "temperature": 0.25,
-    "top_p": 0.25,
-    "presence_penalty": 0.25,
-    "frequency_penalty": 0.25,
-    "stop": ["END"],
-    "seed": 7,
+    **FORWARDED,
     "response_format": {"type": "json_object"},
-    "reasoning_effort": "low",
-    "verbosity": "low",
     "reasoning": {"effort": "low"},
     "include_reasoning": True,
-    "top_k": 5,
-    "min_p": 0.5,
-    "repetition_penalty": 1.5,
     "chat_template_kwargs": {"enable_thinking": False},
     "moderation": {"policy": {"input": {"mode": "score"}}},
     "logit_bias": {"50256": -100},

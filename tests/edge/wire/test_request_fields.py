@@ -8,6 +8,7 @@ import pytest
 from edge.wire import chat_request as requests
 from edge.wire.request_fields import Body
 from services.chassis.errors import LegatoError, Reason
+from tests.support.forwarded_parameters import FORWARDED
 
 USER = {"role": "user", "content": "Hello"}
 FUNCTION = {"name": "weather", "description": "Tells it", "parameters": {"type": "object"}, "strict": True}
@@ -26,13 +27,12 @@ BODY: dict[str, Any] = {
         {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "21"}], "name": "weather",
          "tool_calls": [], "refusal": ""},
     ],
-    "model": "forte", "stream": True, "temperature": 0.5, "top_p": 0.5, "max_tokens": 5, "max_completion_tokens": 5,
-    "stop": ["a"], "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.5, "response_format": FORMAT,
+    "model": "forte", "stream": True, **FORWARDED, "max_tokens": 5, "max_completion_tokens": 5,
+    "response_format": FORMAT,
     "tools": [TOOL], "tool_choice": CHOICE, "parallel_tool_calls": True, "n": 1, "logprobs": False, "top_logprobs": 0,
     "stream_options": {"include_usage": True, "include_obfuscation": True},
     "user": "ann", "metadata": {"a": "b"}, "modalities": ["text"],
-    "reasoning_effort": "low", "verbosity": "high", "logit_bias": {"50256": -100}, "top_k": 5, "min_p": 0.5,
-    "repetition_penalty": 1.5, "reasoning": {"effort": "low", "max_tokens": 5, "enabled": True, "exclude": True},
+    "logit_bias": {"50256": -100}, "reasoning": {"effort": "low", "max_tokens": 5, "enabled": True, "exclude": True},
     "include_reasoning": True, "chat_template_kwargs": {},
     "moderation": {"policy": {"input": {"mode": "score"}, "output": {"mode": "score"}}},
 }  # fmt: skip

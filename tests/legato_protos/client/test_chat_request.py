@@ -22,16 +22,19 @@ from legato_protos.client.chat_request import (
     ChatOptions,
     assistant,
     chat_from,
+    custom_tool,
     function,
     json_schema,
     system,
     tool_result,
     user,
 )
+from tests.support.forwarded_parameters import FORWARDED
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 40}}}
 SCHEMA_JSON = '{"type":"object","properties":{"city":{"type":"string","maxLength":40}}}'
 EVERYTHING: ChatOptions = {
+    **cast(ChatOptions, FORWARDED),
     "model": "mezzo",
     "tools": [function("weather", "Of a city", SCHEMA, strict=True)],
     "tool_choice": "weather",
@@ -39,18 +42,10 @@ EVERYTHING: ChatOptions = {
     "response_format": json_schema("answer", SCHEMA, strict=True),
     "max_tokens": 7,
     "temperature": 0.0,
-    "top_p": 0.5,
     "stop": "END",
     "seed": 0,
-    "presence_penalty": -1.0,
-    "frequency_penalty": 1.0,
     "logit_bias": {"50256": -100.0},
-    "top_k": 40,
-    "min_p": 0.1,
-    "repetition_penalty": 1.1,
-    "reasoning_effort": "low",
     "reasoning": Reasoning(max_tokens=1_000, enabled=True),
-    "verbosity": "high",
     "prompt_cache_key": "ann",
     "include_reasoning": True,
     "include_obfuscation": False,
@@ -135,3 +130,9 @@ def test_a_conversation_goes_on_with_the_answer_as_it_came() -> None:
     assert messages[2].WhichOneof("content") is None
     assert (messages[3].tool_call_id, messages[3].text) == ("call_a", "Rain")
     assert assistant(AnswerMessage(text="Hello.")).text == "Hello."
+
+
+def test_a_custom_tool_has_a_grammar_only_with_its_syntax() -> None:
+    plain, formed = custom_tool("patch", "Changes files."), custom_tool("patch", grammar="a+", grammar_syntax="regex")
+    assert (plain.custom.name, plain.custom.description, plain.custom.grammar_syntax) == ("patch", "Changes files.", "")
+    assert (formed.custom.grammar, formed.custom.grammar_syntax) == ("a+", "regex")
