@@ -51,6 +51,10 @@ SETTINGS: Final = {
 }
 
 
+class NothingAnswered(Exception):
+    """The measurement was too short for this machine."""
+
+
 class OverloadHarness:
     """A service with its clients."""
 
@@ -66,7 +70,7 @@ class OverloadHarness:
     def find_peak(self, name: str, in_flight: int) -> Outcome:
         outcome = self._put_load(name, [Offer(key) for key in self._keys], in_flight)
         if not outcome.total_ms:
-            raise RuntimeError(f"Nothing was answered:\n{self._service.log_text()}")
+            raise NothingAnswered(f"Nothing was answered:\n{self._service.log_text()}")
         return outcome
 
     def offer(self, name: str, chats_per_s: float) -> Outcome:

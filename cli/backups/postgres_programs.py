@@ -19,6 +19,8 @@ APPLICATION: Final = "legato restore"
 _LISTED: Final = re.compile("[0-9]+; [0-9]+ [0-9]+ (?P<kind>[A-Z][A-Z ]*) (?P<schema>[^ ]+) (?P<tag>.+) [^ ]*")
 # Entries of every dump that create nothing.
 _SETTINGS: Final = ("ENCODING", "STDSTRINGS", "SEARCHPATH")
+# What a schema itself has is in none; so are event triggers and more, which may have the name of a schema.
+_OF_SCHEMAS: Final = ("SCHEMA", "COMMENT", "ACL")
 _QUOTED_MOST: Final = 100
 
 
@@ -55,13 +57,18 @@ def require_schemas(file: Path, schemas: Collection[str]) -> None:
     if path is None:
         raise PostgresFailed("pg_restore is not in PATH: install PostgreSQL's client programs")
     for line in _run_program([path, "--list", str(file)], dict(os.environ)).splitlines():
-        entry = _LISTED.fullmatch(line)
-        if entry is None:
+        if line.startswith(";") or not line:
             continue
-        # A schema itself, its comment and its permissions are in none.
-        schema = entry["tag"].removeprefix("SCHEMA ") if entry["schema"] == "-" else entry["schema"]
-        if schema not in schemas and entry["kind"] not in _SETTINGS:
+        entry = _LISTED.fullmatch(line)
+        if entry is None or not _is_in(entry, schemas):
             raise PostgresFailed(f"the dump has {line[:_QUOTED_MOST]!a}, which is in none of {', '.join(schemas)}")
+
+
+def _is_in(entry: re.Match[str], schemas: Collection[str]) -> bool:
+    kind, schema, tag = entry["kind"], entry["schema"], entry["tag"]
+    if schema != "-":
+        return schema in schemas
+    return kind in _SETTINGS or (kind in _OF_SCHEMAS and tag.removeprefix("SCHEMA ") in schemas)
 
 
 def require_program(url: str, name: str) -> str:

@@ -15,7 +15,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 from edge.wire import request_fields as fields
 from edge.wire.chat_request import MOST_TOOLS
 from edge.wire.completion_json import DETAILS
-from edge.wire.request_fields import IF_TAKEN, AllowedToolsChoice, CalledFunction, ForcedTool
+from edge.wire.request_fields import (
+    IF_TAKEN,
+    AllowedToolsChoice,
+    CalledCustomTool,
+    CalledFunction,
+    ForcedCustomTool,
+    ForcedTool,
+)
 from services.rules.usage import parts_of
 
 
@@ -48,7 +55,26 @@ FunctionDefinition = _described(
     "A function that the model may call; `parameters` is a JSON schema.",
     name=Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:/-]{1,128}$")],
 )
-ToolDefinition = _described(fields.ToolDefinition, "A tool: a function.", function=FunctionDefinition)
+CustomToolDefinition = _described(
+    fields.CustomToolDefinition,
+    "A tool whose input is any text, or of a grammar. Models are told a function with the text as its argument.",
+    name=Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:/-]{1,128}$")],
+)
+
+
+class FunctionTool(Struct, tag_field="type", tag="function"):
+    """A tool: a function."""
+
+    function: FunctionDefinition
+
+
+class CustomTool(Struct, tag_field="type", tag="custom"):
+    """A tool: any text is its input."""
+
+    custom: CustomToolDefinition
+
+
+ToolDefinition = FunctionTool | CustomTool
 
 
 class ResponseFormat(fields.ResponseFormatField):
@@ -75,7 +101,7 @@ class ChatRequest(fields.Body, kw_only=True):
     max_completion_tokens: Annotated[int, Meta(ge=1, description="Overrides `max_tokens`.")] | None = None
     response_format: ResponseFormat | None = None
     tools: Annotated[list[ToolDefinition], Meta(max_length=MOST_TOOLS)] | None = None
-    tool_choice: Literal["auto", "none", "required"] | ForcedTool | AllowedToolsChoice | None = None
+    tool_choice: Literal["auto", "none", "required"] | ForcedTool | ForcedCustomTool | AllowedToolsChoice | None = None
     n: Annotated[int, Meta(ge=1, le=1, description="Only one choice is supported.")] | None = None
     logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
@@ -158,12 +184,18 @@ class ReasoningDetail(_Response):
     data: str
 
 
-class ToolCallMade(_Response):
-    """A call of one of the request's tools."""
+class FunctionCallMade(_Response, tag_field="type", tag="function"):
+    """A call of one of the request's functions."""
 
     id: str
-    type: Literal["function"]
     function: CalledFunction
+
+
+class CustomCallMade(_Response, tag_field="type", tag="custom"):
+    """A call of one of the request's custom tools."""
+
+    id: str
+    custom: CalledCustomTool
 
 
 class AnswerMessage(_Response):
@@ -172,7 +204,7 @@ class AnswerMessage(_Response):
     role: Literal["assistant"]
     content: str | None
     refusal: str | None
-    tool_calls: list[ToolCallMade] | UnsetType = UNSET
+    tool_calls: list[FunctionCallMade | CustomCallMade] | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     reasoning_details: list[ReasoningDetail] | UnsetType = UNSET
     annotations: list[Annotation] | UnsetType = UNSET
@@ -205,13 +237,21 @@ class FunctionDelta(_Response):
     name: str | UnsetType = UNSET
 
 
+class CustomDelta(_Response):
+    """More of the input of a custom tool; its name comes first."""
+
+    input: str
+    name: str | UnsetType = UNSET
+
+
 class ToolCallDelta(_Response):
     """A piece of a tool call; its id comes first."""
 
     index: Count
-    function: FunctionDelta
+    function: FunctionDelta | UnsetType = UNSET
+    custom: CustomDelta | UnsetType = UNSET
     id: str | UnsetType = UNSET
-    type: Literal["function"] | UnsetType = UNSET
+    type: Literal["function", "custom"] | UnsetType = UNSET
 
 
 class Delta(_Response):

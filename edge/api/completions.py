@@ -21,9 +21,9 @@ class CompletionChat(HttpChat):
         edge = self._edge
         completion = f"{COMPLETION_PREFIX}{self.request_id}", int(edge.clock.now().timestamp()), hold.class_id
         if not body.stream:
-            return WholeHttpReply(self._send, Completion(*completion), body.ignored)
+            return WholeHttpReply(self._send, Completion(*completion, body.custom_tools), body.ignored)
         writer = self.scope[BODY_WRITER]
-        return ChunkedReply(self._send, Chunks(*completion), body.ignored, writer, edge.keepalive_s)
+        return ChunkedReply(self._send, Chunks(*completion, body.custom_tools), body.ignored, writer, edge.keepalive_s)
 
 
 class ChunkedReply(StreamedHttpReply):

@@ -47,26 +47,32 @@ class ToolResultBlock(Struct, tag_field="type", tag="tool_result", kw_only=True)
 class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
     """A thought of an earlier answer, as it came. The model that had it is sent it; others are not."""
 
-    thinking: str
-    signature: str
+    thinking: AnyValue = None
+    signature: str | None = None
 
 
 class RedactedThinkingBlock(Struct, tag_field="type", tag="redacted_thinking"):
     """A thought of an earlier answer that has no text, as it came."""
 
-    data: str
+    data: str | None = None
 
 
-class MessageParam(Struct):
-    """A message of the conversation."""
+class UserMessageParam(Struct, tag_field="role", tag="user"):
+    """A message of the user, or results of calls."""
 
-    role: Literal["user", "assistant", "system"]
-    content: (
-        str
-        | Annotated[
-            list[TextBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedThinkingBlock], Meta(min_length=1)
-        ]
-    )
+    content: str | Annotated[list[TextBlock | ToolResultBlock], Meta(min_length=1)]
+
+
+class AssistantMessageParam(Struct, tag_field="role", tag="assistant"):
+    """An earlier answer, which may have been empty."""
+
+    content: str | list[TextBlock | ToolUseBlock | ThinkingBlock | RedactedThinkingBlock]
+
+
+class SystemMessageParam(Struct, tag_field="role", tag="system"):
+    """Guidance for the model, from here on."""
+
+    content: str | Annotated[list[TextBlock], Meta(min_length=1)]
 
 
 class CustomTool(Struct, kw_only=True):
@@ -96,7 +102,7 @@ class MessagesRequest(fields.MessagesBody, kw_only=True):
     """A chat in the form of Anthropic's Messages. `null` is the same as absent; fields that are not listed here are
     ignored, and named in `x-legato-ignored`."""
 
-    messages: Annotated[list[MessageParam], Meta(min_length=1)]
+    messages: Annotated[list[UserMessageParam | AssistantMessageParam | SystemMessageParam], Meta(min_length=1)]
     model: Annotated[str, Meta(description="A class: `auto`, `mezzo`, `forte` or `fortissimo`.")] | None = None
     system: Annotated[str | list[TextBlock], Meta(description="Guidance for the model.")] | None = None
     max_tokens: Annotated[WholeNumber, Meta(description="Without it, the answer is as long as fits.")] | None = None

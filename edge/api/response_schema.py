@@ -213,6 +213,13 @@ class ToldReasoning(_Told):
     summary: str | None
 
 
+class ToldText(_Told):
+    """The form of the answer's text."""
+
+    format: dict[str, Any]
+    verbosity: str | UnsetType = UNSET
+
+
 class Response(_Told):
     """An answer. It does not repeat the input, the instructions and the tools."""
 
@@ -223,21 +230,28 @@ class Response(_Told):
     status: Literal["in_progress", "completed", "incomplete", "failed"]
     background: Literal[False]
     error: ResponseFailure | None
+    frequency_penalty: float
     incomplete_details: IncompleteDetails | None
     instructions: None
     max_output_tokens: int | None
+    max_tool_calls: None
     metadata: dict[str, str | None]
     model: Annotated[str, Meta(description="The class that served.")]
     output: list[OutputMessage | FunctionCall | CustomToolCall | Reasoning]
     parallel_tool_calls: bool
+    presence_penalty: float
     previous_response_id: None
+    prompt_cache_key: str | None
     reasoning: ToldReasoning
+    safety_identifier: None
     service_tier: Literal["default"]
     store: Literal[False]
-    temperature: float | None
+    temperature: float
+    text: ToldText
     tool_choice: AnyValue
     tools: Annotated[list[AnyValue], Meta(max_length=0)]
-    top_p: float | None
+    top_logprobs: int
+    top_p: float
     truncation: Literal["disabled"]
     usage: ResponseUsage | None
 

@@ -12,8 +12,9 @@ from edge.api.dialects import RESPONSES_PATH
 from edge.backends.auth import Principal
 from edge.responses.events import GatheredResponse, ResponseEvents
 from edge.responses.tools import OfferedTools
+from edge.wire.response_fields import ResponseBody
 from edge.wire.response_items import ReasoningForm
-from edge.wire.response_json import ResponseObject
+from edge.wire.response_json import ResponseObject, settings_of
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
@@ -39,20 +40,12 @@ _ASKED_WITH_TOOLS: Final = {
 }
 _CREATED_S: Final = 1763294400
 _USAGE: Final = Usage(prompt_tokens=11, completion_tokens=7)
-_SETTINGS: Final = {
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "reasoning": {"effort": None, "summary": None},
-    "temperature": None,
-    "tool_choice": "auto",
-    "top_p": None,
-}
+_SETTINGS: Final = settings_of(ResponseBody())
 _CALL: Final = ToolCallDelta(id="call_1", name="forecast", arguments='{"place":"Bern"}')
 
 
 def _object(class_id: str) -> ResponseObject:
-    return ResponseObject(REQUEST_ID, _CREATED_S, class_id, dict(_SETTINGS), lambda: _CREATED_S + 1)
+    return ResponseObject(REQUEST_ID, _CREATED_S, class_id, _SETTINGS, lambda: _CREATED_S + 1)
 
 
 def _whole(class_id: str, piece: ChatResponse) -> Any:

@@ -19,6 +19,7 @@ from services.chassis.http.body_progress import PROGRESS_WITHIN_S
 from services.chassis.load.fair_budget import RETRY_AFTER_S, SHARE_OF_FREE
 from services.chassis.rpc.callers import Context
 from services.chassis.sentence import Sentence
+from services.chassis.timing.deadlines import TimeLimit
 
 # One account may have five of them.
 MOST_TURNS: Final = 8
@@ -67,7 +68,7 @@ class MessageTurns:
 
     async def _read(self, context: Context) -> bytes | None:
         try:
-            async with asyncio.timeout(self._message_timeout_s):
+            with TimeLimit(self._message_timeout_s, TimeoutError()):
                 message: Any = await context.read()
         except TimeoutError:
             sentence = Sentence("message_late", within_s=f"{self._message_timeout_s:.0f}")

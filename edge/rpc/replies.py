@@ -1,13 +1,15 @@
 """The two ways in which an answer reaches a caller over gRPC: piece by piece, or whole."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Piece, PieceSource, Reply
+from edge.rpc.ended import ended
 from edge.wire.completion_json import Folded
+from edge.wire.custom_tools import CustomCalls, input_of
 from edge.wire.padding import filler
 from edge.wire.sealed_reasoning import joined_data
 from legato_protos.chat.v1 import chat_pb2 as pb
@@ -16,6 +18,7 @@ from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers
 from services.chassis.packed_pieces import unpack_texts
+from services.chassis.timing.deadlines import Deadline, TimeLimit
 from services.rules.usage import named
 
 # A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more. All
@@ -37,8 +40,9 @@ _CUTS: Final = {name.removeprefix("CUT_BY_").lower(): number for name, number in
 class AnsweredCall:
     """The parts of a call that its reply needs."""
 
-    # Parameters of the request that are not used.
+    # Parameters of the request that are not used, and the tools whose input is any text.
     ignored: Sequence[str]
+    custom_tools: Collection[str]
     hold: ChatHold
     created_s: int
     # Sends a message.
@@ -59,7 +63,7 @@ class RpcReply(Reply):
         self._hold = call.hold
         self._loop = asyncio.get_running_loop()
         self._writing: asyncio.Future[None] | None = None
-        self._id_due: asyncio.TimerHandle | None = None
+        self._id_due = Deadline(self._loop, self._write_id)
         self._is_dropped = False
         self._citations: list[pb.Citation] = []
         self._reasoning_data = ""
@@ -82,12 +86,10 @@ class RpcReply(Reply):
     def keep_alive(self) -> None:
         remaining_s = self._call.remaining_s()
         delay_s = ID_AFTER_S if remaining_s is None else min(ID_AFTER_S, remaining_s / 2)
-        self._id_due = self._loop.call_later(delay_s, self._write_id)
+        self._id_due.set(self._loop.time() + delay_s)
 
     def stop_keeping_alive(self) -> None:
-        if self._id_due is not None:
-            self._id_due.cancel()
-            self._id_due = None
+        self._id_due.close()
 
     def drop(self) -> None:
         """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
@@ -96,12 +98,12 @@ class RpcReply(Reply):
     async def idle(self) -> None:
         """Waits until gRPC has taken what was written: it takes nothing else before, not even an error."""
         if self._writing is not None:
-            await asyncio.wait((self._writing,))
+            await ended(self._writing)
 
     async def _unless_stalled(self, waiting: Awaitable[object]) -> None:
         """Waits, unless the caller reads nothing meanwhile."""
         try:
-            async with asyncio.timeout(self._call.stalled_reader_s):
+            with TimeLimit(self._call.stalled_reader_s, TimeoutError()):
                 await waiting
         except TimeoutError:
             self._call.leave()
@@ -156,9 +158,7 @@ class WholeReply(RpcReply):
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
         folded = self._folded
-        calls = [
-            pb.ToolCall(id=call_id, name=name, arguments=arguments) for call_id, name, arguments in folded.tool_calls()
-        ]
+        calls = [self._tool_call(*call) for call in folded.tool_calls()]
         message = pb.AnswerMessage(
             text=folded.text,
             refusal=folded.refusal,
@@ -175,6 +175,11 @@ class WholeReply(RpcReply):
         )
         await self._unless_stalled(self.idle())
 
+    def _tool_call(self, call_id: str, name: str, arguments: str) -> pb.ToolCall:
+        is_custom = name in self._call.custom_tools
+        arguments = input_of(arguments) if is_custom else arguments
+        return pb.ToolCall(id=call_id, name=name, arguments=arguments, is_custom=is_custom)
+
 
 class StreamedReply(RpcReply):
     """A stream of messages. gRPC takes one at a time, and is done with it when the caller's window has room: what
@@ -187,6 +192,7 @@ class StreamedReply(RpcReply):
     def __init__(self, call: AnsweredCall) -> None:
         super().__init__(call)
         self._is_begun = False
+        self._custom = CustomCalls(call.custom_tools)
         self._end: pb.Finished | None = None
         self._due: asyncio.TimerHandle | None = None
         self._written_at_s = -GATHER_S
@@ -246,8 +252,10 @@ class StreamedReply(RpcReply):
         if not self._is_begun:
             self._is_begun = True
             message.started.CopyFrom(pb.Started(**self._head()))
-        _add_deltas(message, pieces)
+        _add_deltas(message, pieces, self._custom)
         if self._end is not None:
+            for index, text in self._custom.take_rest():
+                message.deltas.add(tool_call=pb.ToolCallDelta(index=index, arguments=text))
             message.finished.CopyFrom(self._end)
         if self.is_padded:
             message.obfuscation = filler(message.ByteSize())
@@ -280,7 +288,7 @@ class StreamedReply(RpcReply):
             self._due = None
 
 
-def _add_deltas(message: pb.StreamResponse, pieces: Sequence[Piece]) -> None:
+def _add_deltas(message: pb.StreamResponse, pieces: Sequence[Piece], custom: CustomCalls) -> None:
     """Adds pieces in their order. Neighbouring texts are one delta."""
     texts: list[str] = []
 
@@ -303,6 +311,11 @@ def _add_deltas(message: pb.StreamResponse, pieces: Sequence[Piece]) -> None:
             message.deltas.add(refusal="".join(piece.contents))
         for call in piece.tool_calls:
             add_text()
-            delta = pb.ToolCallDelta(index=call.index, id=call.id, name=call.name, arguments=call.arguments)
+            text = custom.take(call.index, call.name, call.arguments)
+            if text == "" and not call.id:
+                continue
+            delta = pb.ToolCallDelta(index=call.index, id=call.id, name=call.name)
+            delta.arguments = call.arguments if text is None else text
+            delta.is_custom = text is not None and bool(call.id)
             message.deltas.add(tool_call=delta)
     add_text()

@@ -4,7 +4,7 @@ What is not set is left out. What the JSON format has no place for, such as a ro
 validation then says what is missing. A JSON schema that was sent as text is passed on as it is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 from typing import Final
 
@@ -87,7 +87,8 @@ def _parameters(chat: pb.Chat) -> dict[str, object]:
         del fields[_TEMPLATE_KWARGS]
     if chat.HasField("reasoning"):
         fields["reasoning"] = {**_scalars(chat.reasoning), "exclude": not chat.include_reasoning}
-    if (tool_choice := _tool_choice(chat.tool_choice)) is not None:
+    custom = {tool.custom.name for tool in chat.tools if tool.HasField("custom")}
+    if (tool_choice := _tool_choice(chat.tool_choice, custom)) is not None:
         fields["tool_choice"] = tool_choice
     if chat.HasField("sampling"):
         fields |= _sampling(chat.sampling)
@@ -123,20 +124,21 @@ def _sampling(sampling: pb.Sampling) -> dict[str, object]:
     return fields
 
 
-def _tool_choice(choice: pb.ToolChoice) -> object:
+def _tool_choice(choice: pb.ToolChoice, custom: Collection[str]) -> object:
     if choice.WhichOneof("kind") == "function_name":
-        return _named_function(choice.function_name)
+        return _named_tool(choice.function_name, custom)
     if choice.HasField("allowed_tools"):
         allowed = choice.allowed_tools
         mode = {"mode": _TOOL_MODES.get(allowed.mode, allowed.mode)} if allowed.mode else {}
-        tools = [_named_function(name) for name in allowed.function_names]
+        tools = [_named_tool(name, custom) for name in allowed.function_names]
         return {"type": "allowed_tools", "allowed_tools": {**mode, "tools": tools}}
     # Validation refuses a number, which is a mode that is not known.
     return _TOOL_MODES.get(choice.mode, choice.mode or None)
 
 
-def _named_function(name: str) -> dict[str, object]:
-    return {"type": "function", "function": {"name": name}}
+def _named_tool(name: str, custom: Collection[str]) -> dict[str, object]:
+    kind = "custom" if name in custom else "function"
+    return {"type": kind, kind: {"name": name}}
 
 
 async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
@@ -154,13 +156,18 @@ async def _message(message: pb.Message, yielder: Yielder) -> dict[str, object]:
     if message.tool_calls:
         fields["tool_calls"] = calls = []
         for call in message.tool_calls:
-            function = {"name": call.name, "arguments": call.arguments}
-            calls.append({"id": call.id, "type": "function", "function": function})
+            calls.append({"id": call.id, **_call(call)})
             await yielder.spend(BYTES_PER_ELEMENT)
     for field in ("name", "tool_call_id", "refusal"):
         if given := getattr(message, field):
             fields[field] = given
     return fields | _past_reasoning(message)
+
+
+def _call(call: pb.ToolCall) -> dict[str, object]:
+    if call.is_custom:
+        return {"type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    return {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _past_reasoning(message: pb.Message) -> dict[str, object]:
@@ -175,7 +182,19 @@ def _part(part: pb.Part) -> dict[str, object]:
     return fields
 
 
+def _custom_tool(tool: pb.CustomTool) -> dict[str, object]:
+    fields: dict[str, object] = {"name": tool.name}
+    if tool.description:
+        fields["description"] = tool.description
+    if tool.grammar:
+        grammar = {"syntax": tool.grammar_syntax, "definition": tool.grammar}
+        fields["format"] = {"type": "grammar", "grammar": grammar}
+    return fields
+
+
 def _tool(tool: pb.Tool, name: str) -> dict[str, object]:
+    if tool.HasField("custom"):
+        return {"type": "custom", "custom": _custom_tool(tool.custom), **_cache_control(tool)}
     if not tool.HasField("function"):
         return {}
     return {

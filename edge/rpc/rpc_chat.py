@@ -108,6 +108,7 @@ class RpcChat(IncomingChat):
         context, id_metadata = self._context, (("x-request-id", self.request_id),)
         call = AnsweredCall(
             body.ignored,
+            body.custom_tools,
             hold,
             created_s,
             context.write,

@@ -16,6 +16,7 @@ from edge.chat.token_count import count_tokens
 from edge.reports.receipt import get_request
 from edge.reports.usage import get_usage
 from edge.rpc.callers import identify, scope_of
+from edge.rpc.ended import ended
 from edge.rpc.message_turns import MessageTurns
 from edge.rpc.relay import ProgramRelay
 from edge.rpc.request_json import render_chat
@@ -28,7 +29,7 @@ from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.http.asgi import WHEN_GONE, Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 from services.chassis.rpc.callers import Context
-from services.chassis.rpc.server import Handlers
+from services.chassis.rpc.methods import Handlers
 
 AnswerT = TypeVar("AnswerT")
 RequestT = TypeVar("RequestT", bound=Message)
@@ -151,7 +152,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         self._running.add(task)
         task.add_done_callback(self._end)
         try:
-            await asyncio.wait((task,))
+            await ended(task)
         except asyncio.CancelledError:
             chat.leave()
             raise

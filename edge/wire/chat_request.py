@@ -5,7 +5,8 @@ Messages, tools and tool_choice are checked in full and then passed on as the by
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from edge.wire.checked_json import (
     invalid,
     present,
 )
+from edge.wire.custom_tools import to_function_calls, to_function_choice, to_functions
 from edge.wire.request_fields import (
     ABSENT,
     NULL,
@@ -29,8 +31,11 @@ from edge.wire.request_fields import (
     Body,
     BodyOfKnownFields,
     Content,
+    CustomToolDefinition,
+    ForcedCustomTool,
     ForcedTool,
     ForwardedFields,
+    FunctionDefinition,
     Message,
     Moderation,
     ModerationPolicy,
@@ -53,6 +58,7 @@ MOST_ELEMENTS: Final = 100_000
 MOST_TOOLS: Final = 10_000
 
 _EMPTY = Raw(b'""')
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 _QUOTE = ord('"')
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_.:/-]{1,128}")
 # All vendors take such names; others are replaced where a vendor does not.
@@ -73,6 +79,8 @@ class ChatBody(Struct):
     has_unusual_names: bool = False
     # A client that sends tool_choice, with or without tools of its own, wants no others.
     names_tool_choice: bool = False
+    # The names of tools whose input is any text, and which models are told as functions.
+    custom_tools: frozenset[str] = frozenset()
     # Fields that may change an answer, and are not passed on.
     ignored: tuple[str, ...] = ()
     # SHA-256 of the client's `prompt_cache_key`, whatever that is; empty if it sent none.
@@ -99,8 +107,8 @@ _tool_call_decoder = msgspec.json.Decoder(ToolCall)
 _plain_decoder = msgspec.json.Decoder(Annotated[list[PlainMessage], Meta(min_length=1, max_length=MOST_ELEMENTS)])
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _tool_decoder = msgspec.json.Decoder(ToolDefinition)
-_tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool | AllowedToolsChoice] = msgspec.json.Decoder(
-    Literal["auto", "none", "required"] | ForcedTool | AllowedToolsChoice
+_tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool | ForcedCustomTool | AllowedToolsChoice] = (
+    msgspec.json.Decoder(Literal["auto", "none", "required"] | ForcedTool | ForcedCustomTool | AllowedToolsChoice)
 )
 _moderation_decoder = msgspec.json.Decoder(Moderation)
 _usual_tiers = (Raw(b'"auto"'), Raw(b'"default"'))
@@ -119,11 +127,12 @@ async def decode_chat(body: bytes) -> ChatBody:
     if decoded.metadata:
         check_field("metadata", present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
-    if await _check_messages(decoded.messages, yielder):
+    marks = await _check_messages(decoded.messages, yielder)
+    if marks.has_breakpoint:
         ignored += ("prompt_cache_breakpoint",)
     tools_json = present(decoded.tools) if decoded.tools else b""
     tool_choice_json = present(decoded.tool_choice) if decoded.tool_choice else b""
-    tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
+    tool_names, custom_tools = await _check_tools(tools_json, yielder) if tools_json else (_NO_NAMES, _NO_NAMES)
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
     if decoded.reasoning is not None and decoded.reasoning.summary is not None:
@@ -131,6 +140,9 @@ async def decode_chat(body: bytes) -> ChatBody:
     if decoded.parallel_tool_calls is not None and not tool_names:
         # Servers refuse it without tools.
         ignored += ("parallel_tool_calls",)
+    if custom_tools or marks.has_custom_calls:
+        tools_json, tool_choice_json = to_functions(tools_json), to_function_choice(tool_choice_json)
+        decoded.messages = await to_function_calls(decoded.messages, yielder)
     return ChatBody(
         model="auto" if decoded.model is None else decoded.model,
         stream=bool(decoded.stream),
@@ -143,6 +155,7 @@ async def decode_chat(body: bytes) -> ChatBody:
         has_tools=bool(tool_names),
         has_unusual_names=not all(map(_USUAL_NAME.fullmatch, tool_names)),
         names_tool_choice=bool(tool_choice_json),
+        custom_tools=custom_tools,
         ignored=ignored,
         prompt_cache_key_digest=_digest(decoded.prompt_cache_key),
         shows_reasoning=decoded.include_reasoning if decoded.reasoning is None else not decoded.reasoning.exclude,
@@ -244,25 +257,41 @@ def _reasoning(wanted: Reasoning, *, has_effort: bool) -> dict[str, object]:
     return parameters
 
 
-async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
-    """Checks the messages, and returns whether a part has a mark that is not passed on."""
+@dataclass(slots=True)
+class _Marks:
+    """The unusual parts and calls that were seen in the messages."""
+
+    # A part has a mark that is not passed on.
+    has_breakpoint: bool = False
+    has_custom_calls: bool = False
+
+    def check_part(self, part: TextPart, name: str) -> None:
+        _check_part(part, name)
+        self.has_breakpoint = self.has_breakpoint or part.prompt_cache_breakpoint is not None
+
+    def check_call(self, call: ToolCall, name: str) -> None:
+        _check_kind(call, name)
+        self.has_custom_calls = self.has_custom_calls or call.custom is not None
+
+
+def _check_kind(tool: ToolCall | ToolDefinition, name: str) -> None:
+    """Raises if a tool or a call has not what its type says."""
+    if getattr(tool, tool.type) is None:
+        raise invalid(Sentence("field_missing", name=f"{name}.{tool.type}"), name)
+
+
+async def _check_messages(messages: Raw, yielder: Yielder) -> _Marks:
     if not messages or messages == NULL:
         raise invalid(Sentence("messages_missing"), "messages")
     if _are_plain(messages):
         await yielder.spend(len(memoryview(messages)))
-        return False
+        return _Marks()
     raw_messages = decode_part(_list_decoder, messages, "messages")
     if not raw_messages:
         raise invalid(Sentence("messages_empty"), "messages")
     elements = len(raw_messages)
     check_count(elements, "messages")
-    has_breakpoint = False
-
-    def check_part(part: TextPart, name: str) -> None:
-        nonlocal has_breakpoint
-        _check_part(part, name)
-        has_breakpoint = has_breakpoint or part.prompt_cache_breakpoint is not None
-
+    marks = _Marks()
     await yielder.spend(len(memoryview(messages)))
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
@@ -278,14 +307,14 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> bool:
         if raw_calls:
             elements += len(raw_calls)
             check_count(elements, f"{name}.tool_calls")
-            await _check_each(_tool_call_decoder, raw_calls, f"{name}.tool_calls", yielder)
+            await _check_each(_tool_call_decoder, raw_calls, f"{name}.tool_calls", yielder, marks.check_call)
         # A string was validated when the body was decoded, and may be long.
         if memoryview(content)[0] != _QUOTE:
             raw_parts = decode_part(_content_decoder, content, f"{name}.content")
             elements += len(raw_parts)
             check_count(elements, f"{name}.content")
-            await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, check_part)
-    return has_breakpoint
+            await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, marks.check_part)
+    return marks
 
 
 def _are_plain(messages: Raw) -> bool:
@@ -330,25 +359,37 @@ def _check_part(part: TextPart, name: str) -> None:
         raise invalid(Sentence("content_part_form"), name.rpartition("[")[0])
 
 
-async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
+async def _check_tools(tools_json: bytes, yielder: Yielder) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns the names of all tools, and those of custom ones."""
     raw_tools = decode_part(_list_decoder, tools_json, "tools")
     check_tool_count(len(raw_tools))
     await yielder.spend(len(tools_json))
-    names = set()
+    names: dict[str, set[str]] = {"function": set(), "custom": set()}
 
     def check(tool: ToolDefinition, name: str) -> None:
-        if not TOOL_NAME.fullmatch(tool.function.name):
-            raise invalid(Sentence("function_name_invalid"), f"{name}.function.name")
-        names.add(tool.function.name)
+        _check_kind(tool, name)
+        described: FunctionDefinition | CustomToolDefinition = getattr(tool, tool.type)
+        if not TOOL_NAME.fullmatch(described.name):
+            raise invalid(Sentence("function_name_invalid"), f"{name}.{tool.type}.name")
+        names[tool.type].add(described.name)
 
     await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
-    return frozenset(names)
+    custom = frozenset(names["custom"])
+    return custom.union(names["function"]), custom
+
+
+def _name_of(tool: ForcedTool | ForcedCustomTool) -> str:
+    return tool.custom.name if isinstance(tool, ForcedCustomTool) else tool.function.name
 
 
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
     choice = decode_part(_tool_choice_decoder, tool_choice_json, "tool_choice")
-    named = choice.allowed_tools.tools if isinstance(choice, AllowedToolsChoice) else [choice]
-    if any(isinstance(tool, ForcedTool) and tool.function.name not in tool_names for tool in named):
+    named: Sequence[ForcedTool | ForcedCustomTool] = ()
+    if isinstance(choice, AllowedToolsChoice):
+        named = choice.allowed_tools.tools
+    elif not isinstance(choice, str):
+        named = [choice]
+    if not tool_names.issuperset(map(_name_of, named)):
         raise invalid(Sentence("tool_choice_unknown"), "tool_choice")
     if choice == "required" and not tool_names:
         raise invalid(Sentence("tool_choice_without_tools"), "tool_choice")

@@ -1,10 +1,11 @@
 """Renders the router's responses as OpenAI's chunks or as one whole completion."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from edge.wire.custom_tools import CustomCalls, input_of
 from edge.wire.responses import error_body
 from edge.wire.sealed_reasoning import joined_data, reasoning_details
 from legato_protos.router.v1 import router_pb2 as router
@@ -42,7 +43,9 @@ def usage_object(usage: Usage, cut_by: str = "") -> dict[str, object]:
 class Chunks:
     """The chunks of one streamed completion. Their common part is rendered once."""
 
-    def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
+    def __init__(self, completion_id: str, created_s: int, class_id: str, custom_tools: Collection[str] = ()) -> None:
+        """`custom_tools` are those whose input is any text."""
+        self._custom = CustomCalls(custom_tools) if custom_tools else None
         self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(completion_id),
             created_s,
@@ -72,10 +75,30 @@ class Chunks:
         chunks = head + between.join(map(_encode, contents)) + DELTA_END if contents else b""
         if response.reasoning:
             chunks = self._delta_head + b'"reasoning_content":' + _encode(response.reasoning) + DELTA_END + chunks
-        if calls:
-            head = self._delta_head + b'"tool_calls":['
-            chunks += b"".join([head + _encode(_delta(call)) + b"]" + DELTA_END for call in calls])
+        if calls and self._custom is None:
+            chunks += self._calls(map(_delta, calls))
+        elif calls:
+            chunks += self._calls(self._deltas(calls, self._custom))
         return chunks
+
+    def _calls(self, deltas: Iterable[dict[str, object]]) -> bytes:
+        head = self._delta_head + b'"tool_calls":['
+        return b"".join([head + _encode(delta) + b"]" + DELTA_END for delta in deltas])
+
+    def _deltas(self, calls: Iterable[router.ToolCallDelta], custom: CustomCalls | None) -> Iterator[dict[str, object]]:
+        for call in calls:
+            text = None if custom is None else custom.take(call.index, call.name, call.arguments)
+            if text is None:
+                yield _delta(call)
+            elif call.id:
+                yield {
+                    "index": call.index,
+                    "id": call.id,
+                    "type": "custom",
+                    "custom": {"name": call.name, "input": text},
+                }
+            elif text:
+                yield _input_delta(call.index, text)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations as a chunk before the last."""
@@ -87,6 +110,8 @@ class Chunks:
         self._reasoning_data = joined_data(self._reasoning_data, data)
 
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        if self._custom is not None:
+            self._closing += self._calls(_input_delta(index, text) for index, text in self._custom.take_rest())
         if self._reasoning_data:
             details_json = _encode(reasoning_details(self._reasoning_data))
             self._closing += self._delta_head + b'"reasoning_details":' + details_json + DELTA_END
@@ -106,6 +131,10 @@ def _delta(call: router.ToolCallDelta) -> dict[str, object]:
         return {"index": call.index, "function": {"arguments": call.arguments}}
     function = {"name": call.name, "arguments": call.arguments}
     return {"index": call.index, "id": call.id, "type": "function", "function": function}
+
+
+def _input_delta(index: int, text: str) -> dict[str, object]:
+    return {"index": index, "custom": {"input": text}}
 
 
 def _annotation(citation: router.Citation) -> dict[str, object]:
@@ -156,8 +185,9 @@ class Folded:
 class Completion(Folded):
     """The completion object of an answer that is not streamed."""
 
-    def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
+    def __init__(self, completion_id: str, created_s: int, class_id: str, custom_tools: Collection[str] = ()) -> None:
         super().__init__()
+        self._custom_tools = custom_tools
         self._completion_id = completion_id
         self._created_s = created_s
         self._class_id = class_id
@@ -170,16 +200,18 @@ class Completion(Folded):
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._annotations = [_annotation(citation) for citation in citations]
 
+    def _call(self, call_id: str, name: str, arguments: str) -> dict[str, object]:
+        if name in self._custom_tools:
+            return {"id": call_id, "type": "custom", "custom": {"name": name, "input": input_of(arguments)}}
+        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
     def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         content, refusal, calls = self.text, self.refusal or None, self.tool_calls()
         message: dict[str, object] = {"role": "assistant", "content": content, "refusal": refusal}
         if refusal or calls:
             message["content"] = content or None
         if calls:
-            message["tool_calls"] = [
-                {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-                for call_id, name, arguments in calls
-            ]
+            message["tool_calls"] = [self._call(*call) for call in calls]
         if reasoning := self.reasoning:
             message["reasoning_content"] = reasoning
         if self._reasoning_data:

@@ -34,10 +34,17 @@ class CalledFunction(Struct, gc=False):
     arguments: str
 
 
+class CalledCustomTool(Struct, gc=False):
+    name: str
+    input: str
+
+
 class ToolCall(Struct, gc=False):
     id: Annotated[str, Meta(min_length=1)]
-    function: CalledFunction
-    type: Literal["function"] = "function"
+    # One of the two, by the type.
+    function: CalledFunction | None = None
+    custom: CalledCustomTool | None = None
+    type: Literal["function", "custom"] = "function"
 
 
 # Only the assistant calls tools. Null is the same as absent, and an empty list nearly so.
@@ -94,9 +101,33 @@ class FunctionDefinition(Struct):
     strict: bool | None = None
 
 
+class InputGrammar(Struct):
+    """The grammar of a custom tool's input."""
+
+    definition: str
+    syntax: Literal["lark", "regex"]
+
+
+class InputFormat(Struct):
+    """The form of a custom tool's input."""
+
+    type: Literal["text", "grammar"]
+    grammar: InputGrammar | None = None
+
+
+class CustomToolDefinition(Struct):
+    """A tool whose input is any text."""
+
+    name: str
+    description: str | None = None
+    format: InputFormat | None = None
+
+
 class ToolDefinition(Struct):
-    type: Literal["function"]
-    function: FunctionDefinition
+    type: Literal["function", "custom"]
+    # One of the two, by the type.
+    function: FunctionDefinition | None = None
+    custom: CustomToolDefinition | None = None
 
 
 class NamedFunction(Struct):
@@ -111,10 +142,16 @@ class ForcedTool(Struct, tag_field="type", tag="function"):
     function: NamedFunction
 
 
+class ForcedCustomTool(Struct, tag_field="type", tag="custom"):
+    """A custom tool, such as the one that the model has to call."""
+
+    custom: NamedFunction
+
+
 class AllowedTools(Struct):
     """The functions that the model may call now, of all that are in `tools`."""
 
-    tools: Annotated[list[ForcedTool], Meta(min_length=1)]
+    tools: Annotated[list[ForcedTool | ForcedCustomTool], Meta(min_length=1)]
     mode: Literal["auto", "required"] = "auto"
 
 

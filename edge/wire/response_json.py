@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Raw
 
 from edge.wire.checked_json import present
-from edge.wire.response_fields import ReasoningOptions, ResponseBody
+from edge.wire.response_fields import ReasoningOptions, ResponseBody, TextOptions
 from legato_protos.type.v1.usage_pb2 import Usage
 
 # The prefix of a response's id, before the id of its request.
@@ -73,15 +73,26 @@ def response_usage(usage: Usage, cut_by: str) -> dict[str, object]:
 
 
 def settings_of(body: ResponseBody) -> dict[str, object]:
-    """Returns the settings of a request that its response has, too."""
-    reasoning = body.reasoning or ReasoningOptions()
-    choice = present(body.tool_choice)
+    """Returns the settings of a request that its response has, too. Those that it does not have are told as OpenAI
+    does, since some clients need them all."""
+    reasoning, text = body.reasoning or ReasoningOptions(), body.text or TextOptions()
+    choice, cache_key = present(body.tool_choice), present(body.prompt_cache_key)
     return {
+        "frequency_penalty": 0.0,
         "max_output_tokens": body.max_output_tokens,
+        "max_tool_calls": None,
         "metadata": Raw(present(body.metadata) or b"{}"),
         "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "presence_penalty": 0.0,
+        "prompt_cache_key": Raw(cache_key) if cache_key.startswith(b'"') else None,
         "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-        "temperature": body.temperature,
+        "safety_identifier": None,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
+        "text": {
+            "format": Raw(present(text.format) or b'{"type":"text"}'),
+            **({"verbosity": text.verbosity} if text.verbosity else {}),
+        },
         "tool_choice": Raw(choice or b'"auto"'),
-        "top_p": body.top_p,
+        "top_logprobs": 0,
+        "top_p": 1.0 if body.top_p is None else body.top_p,
     }

@@ -15,7 +15,9 @@ from services.chassis.timing.yielder import Yielder
 MOST_VALUES: Final = 500_000
 
 _SLICE_BYTES: Final = 64 * 1024
-_COUNTED_BYTES: Final = 256 * 1024
+_COUNTED_BYTES: Final = 64 * 1024
+# All bytes but commas and openings.
+_NO_SIGNS: Final = bytes(byte for byte in range(256) if byte not in b",[{")
 
 
 async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALUES) -> None:
@@ -45,13 +47,14 @@ async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALU
 
 async def _has_few(text_json: bytes, yielder: Yielder, most: int) -> bool:
     """Returns whether there are few enough even if all of them were outside of strings, as in nearly every text. To
-    find that out takes a tenth of the time."""
+    find that out takes a fraction of the time."""
     commas = openings = 0
     for begin in range(0, len(text_json), _COUNTED_BYTES):
-        end = begin + _COUNTED_BYTES
-        commas += text_json.count(b",", begin, end)
-        openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
+        piece = text_json[begin : begin + _COUNTED_BYTES]
+        signs = piece.translate(None, _NO_SIGNS)
+        commas += signs.count(b",")
+        openings += len(signs) - signs.count(b",")
         if commas > most or openings > most:
             return False
-        await yielder.spend(min(end, len(text_json)) - begin)
+        await yielder.spend(len(piece) // 2)
     return True

@@ -5,6 +5,7 @@ from legato_protos.client.channel import Certificates
 from legato_protos.client.chat_request import (
     ChatOptions,
     assistant,
+    custom_tool,
     function,
     json_schema,
     system,
@@ -45,6 +46,7 @@ __all__ = [
     "RepeatedRequestError",
     "UnavailableError",
     "assistant",
+    "custom_tool",
     "function",
     "json_schema",
     "system",

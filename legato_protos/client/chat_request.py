@@ -11,6 +11,7 @@ from legato_protos.chat.v1.chat_pb2 import (
     ROLE_USER,
     AnswerMessage,
     Chat,
+    CustomTool,
     Function,
     JsonObjectFormat,
     JsonSchemaFormat,
@@ -101,6 +102,12 @@ def function(name: str, description: str = "", parameters: Schema | None = None,
     """Builds a tool; `parameters` is a JSON schema."""
     schema = "" if parameters is None else _to_json(parameters)
     return Tool(function=Function(name=name, description=description, parameters_json=schema, strict=strict))
+
+
+def custom_tool(name: str, description: str = "", *, grammar: str = "", grammar_syntax: str = "lark") -> Tool:
+    """Builds a tool whose input is any text, or text of a grammar in the syntax `lark` or `regex`."""
+    syntax = grammar_syntax if grammar else ""
+    return Tool(custom=CustomTool(name=name, description=description, grammar_syntax=syntax, grammar=grammar))
 
 
 def json_schema(name: str, schema: Schema, *, description: str = "", strict: bool | None = None) -> ResponseFormat:

@@ -67,4 +67,5 @@ class StreamedAnswer:
                 call = self._tool_calls.setdefault(piece.index, ToolCall())
                 call.id += piece.id
                 call.name += piece.name
+                call.is_custom = call.is_custom or piece.is_custom
                 call.arguments += piece.arguments

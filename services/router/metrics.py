@@ -10,7 +10,7 @@ from services.router.calls.call_span import OPERATION
 from services.router.chat.completion import Completions
 from services.router.models.spending import KINDS
 from services.router.models.states import ModelState, ModelStates
-from services.router.providers.telemetry_names import MODEL_LABELS
+from services.router.providers.http.telemetry_names import MODEL_LABELS
 from services.router.routes.key_watch import KeyWatch
 from services.router.routes.retention_promise import lapses_at_s
 from services.router.routes.watch import RouteWatch
@@ -125,14 +125,16 @@ def show_route_file(route_watch: RouteWatch, registry: Registry) -> None:
 
 
 def show_keys(model_states: ModelStates, key_watch: KeyWatch, registry: Registry) -> None:
-    usable = "Whether the file of a provider's API key has one. If not, the last key stays in use."
+    usable = (
+        "Whether a provider's key file has a key, or its credentials were renewed. If not, the last ones stay in use."
+    )
     registry.gauge(
         "legato_provider_key_usable",
         usable,
         lambda: {
-            name: name not in key_watch.unusable
+            name: name not in key_watch.unusable and not model_states.credentials_failure(name)
             for name, route in model_states.routes.providers.items()
-            if route.api_key_file is not None
+            if route.api_key_file is not None or route.credentials is not None
         },
         "gen_ai_provider_name",
     )

@@ -6,8 +6,8 @@ import grpc.aio
 
 from legato_protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
 from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.rpc.methods import Methods
 from services.chassis.rpc.replica_channel import ReplicaChannel
-from services.chassis.rpc.server import register
 from services.chassis.telemetry.log import Log
 from services.payments.servicer import PaymentServicer
 from services.payments.stripe_client import StripeClient
@@ -31,7 +31,7 @@ class Payments:
     async def start(self, listen: str, log: Log) -> None:
         """Opens the socket on which metering books payments, and a channel to it."""
         self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
-        register(self._metering.payment_booking(log), self._server)
+        self._server.add_generic_rpc_handlers((Methods([self._metering.payment_booking(log)]),))
         self._server.add_insecure_port(listen)
         await self._server.start()
         self._channel = ReplicaChannel("Metering", "metering", listen, None, log)

@@ -8,7 +8,7 @@ import grpc.aio
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.callers import Role
 from services.chassis.rpc.interceptor import ErrorInterceptor
-from services.chassis.rpc.server import register as add_servicer
+from services.chassis.rpc.methods import Methods
 from services.chassis.telemetry.log import Log
 from tests.console.auth import VERIFIER
 from tests.console.backends import Backends
@@ -27,25 +27,16 @@ class NotedServicers(grpc.GenericRpcHandler):
     def service(self, handler_call_details: Any) -> Any:
         if self._made_for is not self._backends.generation:
             self._made_for, self._handlers = self._backends.generation, {}
-            for each in self._make():
-                add_servicer(each, self)  # type: ignore[arg-type]
+            for path, handler in Methods(self._make()).handlers.items():
+                self._handlers[path] = self._noted_handler(path, handler)
         return self._handlers.get(handler_call_details.method)
 
-    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """Takes the methods of a servicer, as a server does."""
-        for method, handler in handlers.items():
-            name = f"{service.rpartition('.')[2]}.{method}"
-            if handler.stream_stream is not None:
-                self._handlers[f"/{service}/{method}"] = handler._replace(
-                    stream_stream=self._noted_stream(name, handler.stream_stream)
-                )
-            elif handler.unary_unary is not None:
-                self._handlers[f"/{service}/{method}"] = handler._replace(
-                    unary_unary=self._noted(name, handler.unary_unary)
-                )
-
-    def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        """Does nothing: these are the same methods once more."""
+    def _noted_handler(self, path: str, handler: Any) -> Any:
+        service, method = path.removeprefix("/").split("/")
+        name = f"{service.rpartition('.')[2]}.{method}"
+        if handler.stream_stream is not None:
+            return handler._replace(stream_stream=self._noted_stream(name, handler.stream_stream))
+        return handler._replace(unary_unary=self._noted(name, handler.unary_unary))
 
     def _noted(self, name: str, behaviour: Any) -> Any:
         async def answer(request: Any, context: Any) -> Any:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.contracts.product import ROOT, product_modules
 
+# Most modules have no comment behind an empty line, and need not be cut into tokens.
+AFTER_EMPTY_LINE = re.compile(r"^[ \t]*\n[ \t]*#", re.MULTILINE)
 # Comments for tools, such as "ruff: noqa".
 DIRECTIVE = re.compile(r"#\s*(ruff|mypy|type|fmt):")
 
@@ -34,6 +36,8 @@ def _strings(source: str) -> list[str]:
 
 
 def _lone_comments(source: str) -> list[str]:
+    if not AFTER_EMPTY_LINE.search(source):
+        return []
     lines = source.splitlines()
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     rows = [token.start[0] - 1 for token in tokens if token.type == tokenize.COMMENT]

@@ -25,12 +25,19 @@ OF_LISTS: Final = {"unavailable": "part", "Gate": "part", "FairBudget": "part", 
 def calls() -> list[tuple[str, ast.Call, str]]:
     """Lists the calls of functions and classes by their last name, with where they stand."""
     return [
-        (str(path.relative_to(ROOT)), node, ast.unparse(node.func).rpartition(".")[2])
+        (str(path.relative_to(ROOT)), node, last_name(node.func))
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
     ]
+
+
+def last_name(function: ast.expr) -> str:
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 def sentences_made() -> list[tuple[str, ast.Call]]:

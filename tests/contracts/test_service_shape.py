@@ -67,7 +67,7 @@ def modules_with(text: str) -> list[str]:
 
 
 def test_servicers_are_registered_in_one_place() -> None:
-    assert modules_with("_to_server") == ["services/chassis/rpc/server.py"]
+    assert modules_with("_to_server") == ["services/chassis/rpc/methods.py"]
 
 
 def test_mains_have_only_what_is_their_own() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.support.servers.debian import find_program
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 RULES = Path(__file__).parents[2] / "deploy" / "observability" / "alerts.yml"
-TIMEOUT_S = 60
 
 
 def rules() -> list[dict[str, Any]]:
@@ -39,12 +39,12 @@ def judge(folder: Path, worlds: Sequence[Mapping[str, Any]], alert: str = "") ->
     tried = [{"name": "tried", "rules": [rule_of(alert)]}] if alert else []
     rule.write_text(json.dumps({"groups": tried}))
     file.write_text(json.dumps({"rule_files": [str(rule)], "evaluation_interval": "1m", "tests": worlds}))
-    judged = subprocess.run(
-        [find_program("promtool", "prometheus").path, "test", "rules", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    judged = promtool("test", "rules", str(file))
     print(judged.stdout, judged.stderr)
     return judged.returncode == 0
+
+
+def promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs Prometheus' own tool."""
+    command = [find_program("promtool", "prometheus").path, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False)

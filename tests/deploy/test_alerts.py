@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.promtool import judge, rule_of, world
+from tests.deploy.promtool import RULES, judge, promtool, rule_of, world
 
 pytestmark = pytest.mark.long
 
@@ -180,3 +180,8 @@ def test_canary_that_was_rolled_back_on_one_router_is_told(tmp_path: Path) -> No
     summary = "The canary of forte failed more than its other models: new at acme was rolled back"
     assert agrees(tmp_path, figures, "CanaryRolledBack", "4m", "", labels)
     assert agrees(tmp_path, figures, "CanaryRolledBack", "10m", summary, labels)
+
+
+def test_prometheus_understands_its_files() -> None:
+    checked = promtool("check", "config", str(RULES.with_name("prometheus.yml")))
+    assert checked.returncode == 0, checked.stderr

@@ -38,7 +38,9 @@ class Failure(NamedTuple):
 class ToolCall(NamedTuple):
     id: str
     name: str
+    # Of a custom tool, its input.
     arguments: str
+    is_custom: bool = False
 
 
 class Citation(NamedTuple):
@@ -161,7 +163,7 @@ def _add_start(told: Told, started: pb.Started | pb.CompleteResponse) -> None:
 
 def _add_call(told: Told, index: int, call: pb.ToolCall | pb.ToolCallDelta) -> None:
     if index == len(told.tool_calls):
-        told.tool_calls.append(ToolCall(call.id, call.name, ""))
+        told.tool_calls.append(ToolCall(call.id, call.name, "", call.is_custom))
     before = told.tool_calls[index]
     told.tool_calls[index] = before._replace(arguments=before.arguments + call.arguments)
 
@@ -205,8 +207,10 @@ def _add_message(told: Told, message: Mapping[str, Any]) -> None:
     for detail in message.get("reasoning_details", ()):
         told.reasoning_data = detail["data"]
     for number, call in enumerate(message.get("tool_calls", ())):
-        function = call["function"]
+        custom = call.get("custom")
+        function: Any = call["function"] if custom is None else {**custom, "arguments": custom["input"]}
         made = pb.ToolCall(id=call.get("id"), name=function.get("name"), arguments=function["arguments"])
+        made.is_custom = custom is not None
         _add_call(told, call.get("index", number), made)
     for annotation in message.get("annotations", ()):
         told.citations.append(Citation(**annotation["url_citation"]))

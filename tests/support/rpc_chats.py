@@ -44,9 +44,9 @@ def to_chat(body: Mapping[str, Any]) -> pb.Chat:
         elif choice["type"] == "allowed_tools":
             allowed = chat.tool_choice.allowed_tools
             allowed.mode = TOOL_MODES[choice["allowed_tools"]["mode"]]
-            allowed.function_names.extend(tool["function"]["name"] for tool in choice["allowed_tools"]["tools"])
+            allowed.function_names.extend(tool[tool["type"]]["name"] for tool in choice["allowed_tools"]["tools"])
         else:
-            chat.tool_choice.function_name = choice["function"]["name"]
+            chat.tool_choice.function_name = choice[choice["type"]]["name"]
     if (wanted := left.pop("response_format", None)) is not None:
         chat.response_format.CopyFrom(_response_format(wanted))
     if sampling := {name: left.pop(name) for name in _SAMPLING if name in left}:
@@ -74,7 +74,9 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
     elif content is not None:
         made.parts.CopyFrom(pb.Parts(parts=[pb.Part(text=part["text"], **_mark(part)) for part in content]))
     for call in left.pop("tool_calls", ()):
-        made.tool_calls.add(id=call["id"], **call["function"])
+        custom = call.get("custom")
+        fields = call["function"] if custom is None else {"name": custom["name"], "arguments": custom["input"]}
+        made.tool_calls.add(id=call["id"], is_custom=custom is not None, **fields)
     if (reasoning := left.pop("reasoning_content", None)) is not None:
         made.reasoning = reasoning
     for detail in left.pop("reasoning_details", ()):
@@ -85,6 +87,11 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
 
 
 def _tool(tool: Mapping[str, Any]) -> pb.Tool:
+    if (custom := tool.get("custom")) is not None:
+        grammar = custom.get("format", {}).get("grammar", {})
+        made = pb.CustomTool(name=custom["name"], description=custom.get("description", ""))
+        made.grammar_syntax, made.grammar = grammar.get("syntax", ""), grammar.get("definition", "")
+        return pb.Tool(custom=made, **_mark(tool))
     return pb.Tool(function=pb.Function(**_with_text(tool["function"], "parameters")), **_mark(tool))
 
 

@@ -80,21 +80,30 @@ def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
     from services.router.routes.retention_promise import find_lapses, utc_today
     from services.router.routes.routes import load_routes
 
-    mistakes, warnings, version = [], [], None
+    mistakes, warnings, version, credentials = [], [], None, {}
     try:
         loaded = load_routes(file, has_keys=not without_keys)
         version, lapses = loaded.version, find_lapses(loaded.providers, utc_today())
         warnings = [f"{file}: providers.{lapse.provider}.until: {lapse}" for lapse in lapses]
+        providers = sorted(loaded.providers.items())
+        credentials = {name: str(route.credentials) for name, route in providers if route.credentials is not None}
     except SettingsError as error:
         mistakes = str(error).splitlines()
-    checked = {"ok": not mistakes, "mistakes": mistakes, "warnings": warnings, "routes_version": version}
+    checked = {
+        "ok": not mistakes,
+        "mistakes": mistakes,
+        "warnings": warnings,
+        "routes_version": version,
+        "credentials": credentials,
+    }
     if mistakes:
         if invocation.json:
             invocation.show(checked)
         else:
             click.echo("\n".join(mistakes), err=True)
         sys.exit(MISTAKEN)
-    invocation.report("\n".join([f"The routes are valid. Their version is {version}.", *warnings]), checked)
+    used = [f"Provider {name} has the credentials {described}." for name, described in credentials.items()]
+    invocation.report("\n".join([f"The routes are valid. Their version is {version}.", *used, *warnings]), checked)
 
 
 @routes.command()
@@ -302,6 +311,7 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, obje
         **described(target, "attempts", "failures", "recent_calls", "recent_failures"),
         "latency_ms": latency_ms,
         **described(target, "running", "limit", "share", "promise_until", "other_region", "cuts_prompts_from_tokens"),
+        **described(target, "credentials", "credentials_failure"),
         "learned": list(target.learned),
         "notes": _notes(target),
         "routes_version": routes_version,
@@ -317,6 +327,8 @@ def _notes(target: Target) -> list[str]:
         notes.append(f"zero retention is promised until {target.promise_until}")
     if target.other_region:
         notes.append(f"its certificate names {target.other_region}")
+    if target.credentials_failure:
+        notes.append(f"credentials: {target.credentials_failure}")
     if target.learned:
         notes.append(f"refusals told: {', '.join(target.learned)}")
     if target.HasField("cuts_prompts_from_tokens"):

@@ -632,20 +632,24 @@ class ToolCall(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
+    IS_CUSTOM_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     arguments: _builtins.str
     """JSON, as the model wrote it: it need not be valid."""
+    is_custom: _builtins.bool
+    """Of a custom tool: the arguments are its input, which is any text."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         name: _builtins.str = ...,
         arguments: _builtins.str = ...,
+        is_custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "id", b"id", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "id", b"id", "is_custom", b"is_custom", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -656,9 +660,12 @@ class Tool(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FUNCTION_FIELD_NUMBER: _builtins.int
+    CUSTOM_FIELD_NUMBER: _builtins.int
     CACHE_CONTROL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def function(self) -> Global___Function: ...
+    @_builtins.property
+    def custom(self) -> Global___CustomTool: ...
     @_builtins.property
     def cache_control(self) -> Global___CacheControl:
         """As of a part."""
@@ -667,17 +674,50 @@ class Tool(_message.Message):
         self,
         *,
         function: Global___Function | None = ...,
+        custom: Global___CustomTool | None = ...,
         cache_control: Global___CacheControl | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_control", b"cache_control", "function", b"function", "kind", b"kind"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_control", b"cache_control", "custom", b"custom", "function", b"function", "kind", b"kind"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_control", b"cache_control", "function", b"function", "kind", b"kind"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_control", b"cache_control", "custom", b"custom", "function", b"function", "kind", b"kind"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["function"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["function", "custom"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___Tool: _TypeAlias = Tool  # noqa: Y015
+
+@_typing.final
+class CustomTool(_message.Message):
+    """A tool whose input is any text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    GRAMMAR_SYNTAX_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As that of a function."""
+    description: _builtins.str
+    grammar_syntax: _builtins.str
+    """Of the input: `lark` or `regex`. Empty: any text."""
+    grammar: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        grammar_syntax: _builtins.str = ...,
+        grammar: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "grammar", b"grammar", "grammar_syntax", b"grammar_syntax", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CustomTool: _TypeAlias = CustomTool  # noqa: Y015
 
 @_typing.final
 class Function(_message.Message):
@@ -728,7 +768,7 @@ class ToolChoice(_message.Message):
     ALLOWED_TOOLS_FIELD_NUMBER: _builtins.int
     mode: Global___ToolMode.ValueType
     function_name: _builtins.str
-    """The function that the model has to call."""
+    """The function or custom tool that the model has to call."""
     @_builtins.property
     def allowed_tools(self) -> Global___AllowedTools: ...
     def __init__(
@@ -1200,10 +1240,13 @@ class ToolCallDelta(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
+    IS_CUSTOM_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     id: _builtins.str
     name: _builtins.str
     arguments: _builtins.str
+    is_custom: _builtins.bool
+    """As of ToolCall; with the name."""
     def __init__(
         self,
         *,
@@ -1211,10 +1254,11 @@ class ToolCallDelta(_message.Message):
         id: _builtins.str = ...,
         name: _builtins.str = ...,
         arguments: _builtins.str = ...,
+        is_custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "id", b"id", "index", b"index", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "id", b"id", "index", b"index", "is_custom", b"is_custom", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -854,6 +854,8 @@ class Target(_message.Message):
     LEARNED_FIELD_NUMBER: _builtins.int
     RECENT_CALLS_FIELD_NUMBER: _builtins.int
     RECENT_FAILURES_FIELD_NUMBER: _builtins.int
+    CREDENTIALS_FIELD_NUMBER: _builtins.int
+    CREDENTIALS_FAILURE_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -887,6 +889,12 @@ class Target(_message.Message):
     where nobody waited for it. Absent: a router of an earlier release does not count them.
     """
     recent_failures: _builtins.int
+    credentials: _builtins.str
+    """The credentials of its provider that expire, such as "client_credentials CLIENT at login.example.com": nothing secret.
+    Empty: it has an API key, or none.
+    """
+    credentials_failure: _builtins.str
+    """Why they could not be renewed. Empty: they were."""
     @_builtins.property
     def cost(self) -> Global___ProviderCost:
         """What the provider charges us, as the routes state it. Absent: they do not."""
@@ -922,10 +930,12 @@ class Target(_message.Message):
         learned: _abc.Iterable[_builtins.str] | None = ...,
         recent_calls: _builtins.int | None = ...,
         recent_failures: _builtins.int | None = ...,
+        credentials: _builtins.str = ...,
+        credentials_failure: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "learned", b"learned", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "_recent_calls", b"_recent_calls", "_recent_failures", b"_recent_failures", "_share", b"_share", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "credentials", b"credentials", "credentials_failure", b"credentials_failure", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "learned", b"learned", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "recent_calls", b"recent_calls", "recent_failures", b"recent_failures", "running", b"running", "share", b"share", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015

@@ -49,13 +49,17 @@ async def fetch_once(
     headers: Mapping[str, str],
     body: bytes | None = None,
     *,
+    method: str = "POST",
     timeout_s: float,
     most_bytes: int,
     resolve: Resolve = resolve,
 ) -> WholeResponse:
-    """Fetches on a connection of its own: by POST if there is a body, otherwise by GET."""
+    """Fetches on a connection of its own: by GET if there is no body."""
     request_head = RequestHead(origin, {"Accept-Encoding": "identity", "Connection": "close", **headers})
-    head = request_head.for_reading(target) if body is None else request_head.for_body(target, body)
+    if body is None:
+        head = request_head.for_reading(target)
+    else:
+        head = request_head.for_body(target, body, method=method.encode())
     connections = ConnectionPool(origin, timeout_s, keep=False, resolve=resolve)
     try:
         return await fetch(connections, head, body or b"", timeout_s=timeout_s, most_bytes=most_bytes)

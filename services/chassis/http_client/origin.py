@@ -62,19 +62,25 @@ class RequestHead:
         self._rest = ("\r\n".join(["", *lines, "Content-Length: "])).encode()
 
     def for_body(
-        self, path: str, body: bytes, traceparent: str = "", headers: Mapping[str, str] = MappingProxyType({})
+        self,
+        path: str,
+        body: bytes,
+        traceparent: str = "",
+        headers: Mapping[str, str] = MappingProxyType({}),
+        method: bytes = b"POST",
     ) -> bytes:
         """Returns the head of a request that has these headers beside those of all."""
         others = {**headers, "traceparent": traceparent} if traceparent else headers
         lines = b""
         for name, value in others.items():
             lines += f"{name}: {value}\r\n".encode()
-        return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), lines)
+        return b"%s %s HTTP/1.1%s%d\r\n%s\r\n" % (method, quote_path(path), self._rest, len(body), lines)
 
     def for_reading(self, path: str) -> bytes:
-        return b"GET %s HTTP/1.1%s0\r\n\r\n" % (_quoted(path), self._rest)
+        return b"GET %s HTTP/1.1%s0\r\n\r\n" % (quote_path(path), self._rest)
 
 
 @lru_cache(maxsize=1024)
-def _quoted(path: str) -> bytes:
+def quote_path(path: str) -> bytes:
+    """Returns a path with its query as it is sent; what is percent-encoded already stays."""
     return quote(path, safe=_SAFE).encode()

@@ -110,14 +110,16 @@ class Gate:
         share, those that were refused lately among them."""
         most = self.most if self._count_places is None else self._count_places()
         limit, own = min(self.limit, max(1, most)), self.running_by_key.get(key_id, 0)
-        if self.running < min(limit, most / OVERCOMMITMENT):
+        if self.running < min(limit, most / OVERCOMMITMENT, most - 1):
             return True
         self._used_up = True
         if self.running >= min(limit * OVERCOMMITMENT, most):
             return False
         keys = len(self.running_by_key) + (own == 0) + self._count_refused(key_id)
-        # One place more of a constant limit, which is not exceeded: not all keys want theirs at the same time.
-        share = limit / keys + (most < NO_LIMIT)
+        share = limit / keys
+        if most < NO_LIMIT and keys > 1:
+            # One place more, as the limit is not exceeded: not all keys want theirs at the same time. Never all places.
+            share = min(share + 1, most - 1)
         return own < max(1.0, share)
 
     def refusal(self, key_id: str) -> LegatoError | None:

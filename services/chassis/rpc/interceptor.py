@@ -44,6 +44,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         # Without public keys, every token is refused.
         self._access = access or AccessCheck(AccessTokenVerifier(""), lambda: 0)
         self._socket_role = socket_role
+        # By method, with the handler that is guarded.
+        self._guarded: dict[str, tuple[Any, Any]] = {}
 
     async def intercept_service(
         self,
@@ -53,6 +55,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler, method = await continuation(handler_call_details), handler_call_details.method
         if handler is None:
             return None
+        known, guarded = self._guarded.get(method, (None, None))
+        if known is not handler:
+            guarded = self._guard(handler, method)
+            self._guarded[method] = handler, guarded
+        return guarded
+
+    def _guard(self, handler: Any, method: str) -> Any:
         kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
         behaviour = getattr(handler, kind)
         # A coroutine answers in one piece, or writes to its context itself; anything else is a generator of answers.

@@ -2,34 +2,24 @@
 
 import asyncio
 import signal
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.callers import Role
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import Options, channel_options
-from services.chassis.rpc.former_names import former_name
 from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.rpc.methods import Methods, service_name
 from services.chassis.rpc.reflection import serve_reflection
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-
-Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
-
-
-@runtime_checkable
-class OwnHandlers(Protocol):
-    """A servicer that has handlers of its own for some methods, which replace the generated ones."""
-
-    def own_handlers(self) -> Handlers: ...
 
 
 class RpcServer:
@@ -65,7 +55,9 @@ class RpcServer:
         self._server = grpc.aio.server(
             interceptors=[ErrorInterceptor(log, access), *interceptors], options=[*_options(), *options]
         )
-        self._names = [register(servicer, self._server) for servicer in servicers]
+        self._names = [service_name(servicer) for servicer in servicers]
+        methods = Methods([*servicers, self._health])
+        self._server.add_generic_rpc_handlers((methods,))
         self._console_listen = console_listen
         self._console_server: grpc.aio.Server | None = None
         if console_listen:
@@ -73,10 +65,7 @@ class RpcServer:
                 raise SettingsError(f"{console_listen} must be unix:PATH: on TCP, consoles use the service's own port")
             interceptor = ErrorInterceptor(log, access, Role(console_role))
             self._console_server = grpc.aio.server(interceptors=[interceptor], options=_options())
-            for servicer in servicers:
-                register(servicer, self._console_server)
-            health_pb2_grpc.add_HealthServicer_to_server(self._health, self._console_server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+            self._console_server.add_generic_rpc_handlers((methods,))
         serve_reflection([*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name], self._server)
 
     async def start(self) -> None:
@@ -103,35 +92,6 @@ class RpcServer:
         return [self._server] if self._console_server is None else [self._server, self._console_server]
 
 
-class _UnderFormerName:
-    """Stands for a server where generated code adds the methods of a service, and adds them under its former name."""
-
-    def __init__(self, server: grpc.aio.Server, former: str) -> None:
-        self._server = server
-        self._former = former
-
-    def add_registered_method_handlers(self, service: str, handlers: Handlers) -> None:
-        self._server.add_registered_method_handlers(self._former, handlers)
-
-    def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """Does nothing: these are the same methods once more."""
-
-
-def register(servicer: object, server: grpc.aio.Server) -> str:
-    """Adds the servicer to the server, and returns the full name of its service. Both follow from its generated base
-    class."""
-    base = next(kind for kind in type(servicer).__mro__ if kind.__module__.endswith("_pb2_grpc"))
-    add = getattr(sys.modules[base.__module__], f"add_{base.__name__}_to_server")
-    add(servicer, server)
-    messages = sys.modules[base.__module__.removesuffix("_grpc")]
-    name = str(messages.DESCRIPTOR.services_by_name[base.__name__.removesuffix("Servicer")].full_name)
-    if (former := former_name(name)) is not None:
-        add(servicer, _UnderFormerName(server, former))
-    if isinstance(servicer, OwnHandlers):
-        server.add_registered_method_handlers(name, servicer.own_handlers())
-    return name
-
-
 class HealthServer:
     """Serves health checks alone. So it needs no client certificate, even on TCP: a kubelet has none."""
 
@@ -139,7 +99,7 @@ class HealthServer:
         self._listen = listen
         self._health = health or HealthServicer()
         self._server = grpc.aio.server(options=_options())
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_generic_rpc_handlers((Methods([self._health]),))
 
     async def start(self) -> None:
         self.port = await _listen_on(self._server, self._listen, None)

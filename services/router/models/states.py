@@ -145,6 +145,11 @@ class ModelStates:
             if model_state.saturation.queue_watch is not None:
                 model_state.saturation.queue_watch.gauge.use_key(_gauge_key(providers[route.name], target))
 
+    def credentials_failure(self, provider: str) -> str:
+        """Says why a provider's credentials could not be renewed; empty if they were, or there are none."""
+        opened = (each for (route, _), each in self._providers.items() if route.name == provider)
+        return next((each.credentials_failure for each in opened if each.credentials_failure), "")
+
     async def aclose(self) -> None:
         for task in self._tasks:
             task.cancel()

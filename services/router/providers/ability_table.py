@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final, Literal
 
 from services.router.providers.abilities import UNKNOWN, Abilities
+from services.router.providers.translation.model_names import plain_name
 
 _LOW_TO_HIGH: Final = ("low", "medium", "high")
 _LOW_TO_XHIGH: Final = (*_LOW_TO_HIGH, "xhigh")
@@ -103,6 +104,6 @@ _PATTERNS: Final = {
 @cache
 def abilities_of(kind: str, model_name: str) -> Abilities:
     """Returns what a model takes by its name, which is looked for in the table only once."""
-    name = model_name.rpartition("/")[2].lower()
+    name = plain_name(model_name)
     found = (abilities for pattern, abilities in _PATTERNS.get(kind, ()) if pattern.match(name))
     return next(found, UNKNOWN)

@@ -15,6 +15,7 @@ from legato_protos.type.v1 import usage_pb2
 from services.chassis.sentence import Sentence
 from services.router.prompts.fitting import Figures
 from services.router.providers.abilities import UNKNOWN, Abilities
+from services.router.providers.authentication.credentials import Credentials
 from services.router.reasoning.restoring import TakenBack
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
@@ -47,6 +48,15 @@ class ProviderRoute:
     api_key: str = field(default="", repr=False, compare=False)
     # Where the key is read from, again and again; None: from the environment.
     api_key_file: Path | None = field(default=None, compare=False)
+    # The header that has the key, if not the usual one of its kind; `authorization`: a Bearer token.
+    key_header: str = ""
+    # In place of a key: credentials that expire.
+    credentials: Credentials | None = None
+    # Sent with every request: headers, and parameters of the address. Both may have secrets.
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    # The cloud that has the vendor's models at addresses of its own.
+    platform: str = ""
     # The name of the field for the output limit.
     output_field: str = "max_tokens"
     # A JSON object of fields added to every request.
@@ -332,6 +342,11 @@ class Provider(Protocol):
 
     def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
         """Describes what refusals have told of a model, beyond what is known of it."""
+        ...
+
+    @property
+    def credentials_failure(self) -> str:
+        """Says why credentials that expire could not be renewed; empty if they were, or there are none."""
         ...
 
     def use_key(self, api_key: str) -> None:

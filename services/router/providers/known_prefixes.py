@@ -12,6 +12,7 @@ import msgspec
 from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.providers.abilities import Abilities
 from services.router.providers.base import ProviderRoute, as_object
+from services.router.providers.translation.model_names import plain_name
 
 
 class _Known(NamedTuple):
@@ -55,7 +56,7 @@ def known_style(route: ProviderRoute, model_name: str, abilities: Abilities) -> 
     """Returns how a model is told to go on with an answer; None if it is not known to, or thinks first."""
     if not abilities.prefill:
         return None
-    name, address = model_name.rpartition("/")[2].lower(), route.base_url.partition("://")[2].lower()
+    name, address = plain_name(model_name), route.base_url.partition("://")[2].lower()
     for known in _KNOWN:
         if route.kind == known.kind and re.match(known.models, name) and re.match(known.address, address):
             thinks = _thinks(as_object(msgspec.json.decode(route.extra_json)))

@@ -15,7 +15,7 @@ from services.router.routes.target import Target
 # Of an address: it may have a token. A user and a password are refused.
 _QUERY: Final = re.compile(r"\?.*")
 # Named, but never shown.
-_HIDDEN: Final = {"api_key": "key", "extra_json": "body"}
+_HIDDEN: Final = {"api_key": "key", "extra_json": "body", "headers": "headers", "query": "query"}
 
 
 def find_changes(current: Routes, wanted: Routes) -> list[str]:

@@ -44,6 +44,11 @@ class Table:
         self._path = path
         self._fields = dict(fields)
 
+    @property
+    def mistakes_so_far(self) -> int:
+        """Returns how many mistakes of the file were found."""
+        return len(self._mistakes)
+
     def mistake(self, key: str, what: str) -> None:
         self._mistakes.append(f"{self._path_of(key)}: {what}")
 

@@ -8,7 +8,7 @@ from services.chassis.file_stamp import Stamp, stamp_of
 from services.chassis.process.passes import run_passes
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from services.router.routes.api_keys import read_key_file
+from services.router.routes.keys.api_keys import read_key_file
 from services.router.routes.routes import RoutesInUse
 
 EVERY_S: Final = 2.0

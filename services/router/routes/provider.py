@@ -1,5 +1,6 @@
 """Reads a provider of the routes file."""
 
+import re
 from dataclasses import replace
 from datetime import date
 from typing import Any, Final
@@ -8,19 +9,29 @@ from urllib.parse import urlsplit
 import msgspec
 
 from services.chassis.http_client.origin import has_host
+from services.chassis.http_client.own_hosts import is_own_host
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute
+from services.router.providers.http.http_provider import AUTHORIZATION
 from services.router.providers.openai.known_hosts import host_of
 from services.router.routes import file as kinds
-from services.router.routes.api_keys import KeySource
 from services.router.routes.file import Table
-from services.router.routes.region import read_region
-from services.router.routes.retention_promise import is_own_host, read_promise
+from services.router.routes.keys.api_keys import KeySource
+from services.router.routes.keys.credentials import read_credentials
+from services.router.routes.keys.request_additions import read_headers, read_query
+from services.router.routes.region import read_region, region_of_address
+from services.router.routes.retention_promise import read_promise
 
 _OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
 _APIS: Final = ("chat", "responses", "auto")
 # Kinds whose servers speak as OpenAI does.
 _OPENAI_KINDS: Final = ("openai", "responses")
+# The headers that a key may be sent in; `authorization`: as a Bearer token.
+_KEY_HEADERS: Final = (AUTHORIZATION, "api-key", "x-api-key", "x-goog-api-key")
+_PLATFORM_HOSTS: Final = {
+    "vertex": re.compile(r"(?:[a-z0-9-]+-)?aiplatform(?:\.[a-z0-9-]+\.rep)?\.googleapis\.com"),
+    "bedrock": re.compile(r"(?:.+\.)?bedrock-runtime(?:-fips)?\.[a-z0-9-]+\..+"),
+}
 
 
 def read_provider(name: str, table: Table, keys: KeySource, today: date) -> ProviderRoute:
@@ -39,20 +50,31 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
     lack = "must be true" if table.has("zero_retention") else "is missing"
     if table.read("zero_retention", Any, None) is not True:
         table.mistake("zero_retention", f"{lack}: only providers that retain no data are used")
-    versions = KINDS[kind].versions
     base_url = read_address(table)
     host = (urlsplit(base_url).hostname or "") if has_host(base_url) else ""
     evidence, until = read_promise(table, host, today)
-    api_key, api_key_file = keys.read(table, is_needed=bool(versions))
+    platform = _read_platform(table, kind, host)
+    versions = KINDS[kind].platforms.get(platform, KINDS[kind].versions)
+    region = read_region(table, base_url)
+    credentials = read_credentials(table, keys, region.lower() or region_of_address(base_url) or "", host)
+    api_key, api_key_file = keys.read(table, is_needed=bool(KINDS[kind].versions) and credentials is None)
+    key_header = table.choose("api_key_header", _KEY_HEADERS, "")
+    if credentials is not None and (api_key or api_key_file or key_header):
+        table.mistake("credentials", "are given beside an API key: give only one of them")
     route = ProviderRoute(
         name,
         kind,
         base_url=base_url,
         evidence=evidence,
         until=until,
-        region=read_region(table, host),
+        region=region,
         api_key=api_key,
         api_key_file=api_key_file,
+        key_header=key_header or (AUTHORIZATION if platform else ""),
+        credentials=credentials,
+        headers=read_headers(table, keys),
+        query=read_query(table, keys, base_url),
+        platform=platform,
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )
     known = host_of(base_url)
@@ -70,11 +92,21 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
             always_max_tokens=not (known.needs_no_limit or is_own),
         )
     flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}
-    if versions:
-        return replace(route, version=table.choose("version", versions), **flags)
+    if KINDS[kind].versions:
+        version = table.choose("version", versions) if versions else ""
+        return replace(route, version=version, **flags)
     if kind == "responses":
         return replace(route, **flags)
     return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, known.output_field), **flags)
+
+
+def _read_platform(table: Table, kind: str, host: str) -> str:
+    """Reads which cloud has the models; by default that of a host that is known to."""
+    platforms = KINDS[kind].platforms
+    if not platforms:
+        return ""
+    known = next((name for name in platforms if _PLATFORM_HOSTS[name].fullmatch(host)), "")
+    return table.choose("platform", tuple(platforms), known)
 
 
 def read_address(table: Table, key: str = "base_url") -> str:

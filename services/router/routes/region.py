@@ -7,7 +7,9 @@ must not contradict what the server says of itself.
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import urlsplit
 
+from services.chassis.http_client.origin import has_host
 from services.router.routes import file as kinds
 from services.router.routes.file import Table
 
@@ -27,6 +29,9 @@ _REGIONAL_NAMES: Final = [
         r"([a-z]{2})\.api\.openai\.com",
     )
 ]
+# Whose path says where requests are processed, which may be anywhere (`global`).
+_LOCATED_HOSTS: Final = re.compile(r"aiplatform\.googleapis\.com")
+_LOCATION: Final = re.compile(r"/v1(?:beta1)?/projects/[^/]+/locations/([a-z0-9-]+)")
 
 
 def region_of(host: str) -> str | None:
@@ -35,11 +40,19 @@ def region_of(host: str) -> str | None:
     return next((match[1] for match in found if match is not None), None)
 
 
-def read_region(table: Table, host: str) -> str:
+def region_of_address(base_url: str) -> str | None:
+    """Returns the region that the host's name tells, or else the path, as Google's do that have it there alone."""
+    parts = urlsplit(base_url) if has_host(base_url) else urlsplit("")
+    host = parts.hostname or ""
+    located = _LOCATION.match(parts.path) if _LOCATED_HOSTS.fullmatch(host) else None
+    return region_of(host) or (None if located is None else located[1])
+
+
+def read_region(table: Table, base_url: str) -> str:
     region: str = table.read("region", kinds.TEXT, "")
-    known = region_of(host)
+    known = region_of_address(base_url)
     if region and known is not None and known != region.lower():
-        table.mistake("region", f'is "{region}", but {host} is in {known}')
+        table.mistake("region", f'is "{region}", but {urlsplit(base_url).hostname} is in {known}')
     return region
 
 

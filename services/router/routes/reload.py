@@ -10,7 +10,7 @@ from services.chassis.settings import SettingsError
 from services.chassis.small_file import read_small_file
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
-from services.router.routes.key_origins import KeyOrigins
+from services.router.routes.keys.key_origins import KeyOrigins
 from services.router.routes.retention_promise import utc_today, warn_of_lapses
 from services.router.routes.routes import Routes, RoutesInUse, RoutesMistaken, load_routes, read_routes
 

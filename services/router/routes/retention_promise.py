@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
+from services.chassis.http_client.own_hosts import is_own_host
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import ProviderRoute
 from services.router.routes import file as kinds
@@ -12,8 +12,6 @@ from services.router.routes.file import Table
 
 # Time to renew an agreement.
 WARNING_DAYS: Final = 30
-# Names that no public host has.
-_OWN_ENDINGS: Final = (".local", ".internal", ".svc", ".test", ".example", ".invalid", ".localhost")
 
 
 class Lapse(NamedTuple):
@@ -31,19 +29,6 @@ class Lapse(NamedTuple):
 
 def utc_today() -> date:
     return datetime.now(UTC).date()
-
-
-def is_own_host(host: str) -> bool:
-    """Returns whether a server is the operator's own, by its name or address: on this machine or in a private
-    network."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        name = host.rstrip(".").lower()
-        return "." not in name or name.endswith(_OWN_ENDINGS)
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_loopback or address.is_private or address.is_link_local
 
 
 def read_promise(table: Table, host: str, today: date) -> tuple[str, date | None]:

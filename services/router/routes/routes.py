@@ -20,9 +20,9 @@ from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routes import file as kinds
-from services.router.routes.api_keys import KeySource
 from services.router.routes.class_route import ClassRoute, read_class_route
 from services.router.routes.file import Table
+from services.router.routes.keys.api_keys import KeySource
 from services.router.routes.provider import read_provider
 from services.router.routes.retention_promise import utc_today
 from services.router.routes.target import DEFAULT_TIMEOUTS, read_target

@@ -18,7 +18,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.router.models.call_result import BASELINE, CallEnd, CallPlan, CallResult
 from services.router.models.states import ClassModels, ClassObserver, WeightedModel
-from services.router.providers.telemetry_names import MODEL_LABELS
+from services.router.providers.http.telemetry_names import MODEL_LABELS
 from services.router.routes.class_route import CanaryRoute
 from services.router.trials.outcomes import FAULTS, outcome_of
 

@@ -90,7 +90,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         model_state = member.model_state
         gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
         share = model_state.saturation.share
-        until = self._model_states.routes.providers[target.provider].until
+        route = self._model_states.routes.providers[target.provider]
         return to_message(
             pb.Target,
             *(target, breaker, gate, member, model_state.cut_prompts, model_state.recent_health),
@@ -100,7 +100,9 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             share=None if share is None else share.places,
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
             canary=canary,
-            promise_until=None if until is None else until.isoformat(),
+            promise_until=None if route.until is None else route.until.isoformat(),
+            credentials=None if route.credentials is None else str(route.credentials),
+            credentials_failure=self._model_states.credentials_failure(target.provider),
             learned=model_state.provider.learned(target.model_name, target.abilities),
             other_region=self._model_states.other_regions.get(target.provider),
         )

@@ -26,7 +26,7 @@ from services.router.chat.completion import Completions
 from services.router.chat.servicer import RouterServicer
 from services.router.models.states import ModelStates
 from services.router.providers import open_provider
-from services.router.providers.anthropic.provider import VERSION_2026
+from services.router.providers.anthropic.platforms import VERSION_2026
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routes.class_route import in_order
 from services.router.routes.routes import Routes

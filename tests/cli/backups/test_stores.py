@@ -161,15 +161,47 @@ def test_stores_that_are_none_of_ours_are_told_in_one_line(backed_up: BackedUp, 
     assert all((backed_up.data / name).exists() for name in STORES)
 
 
+# By what the refusal names: what makes it, and what takes it away.
+OTHER_THINGS = {
+    "of OTHERS": (
+        'CREATE SCHEMA "of OTHERS" CREATE TABLE numbers (number INTEGER)',
+        'DROP SCHEMA "of OTHERS" CASCADE',
+    ),
+    # It is in no schema, and has the name of one of ours.
+    "EVENT TRIGGER - auth": (
+        """CREATE FUNCTION auth.run() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RETURN; END';
+        CREATE EVENT TRIGGER auth ON ddl_command_start EXECUTE FUNCTION auth.run()""",
+        "DROP EVENT TRIGGER auth; DROP FUNCTION auth.run()",
+    ),
+    "PUBLICATION - auth": ("CREATE PUBLICATION auth", "DROP PUBLICATION auth"),
+}
+
+
 @pytest.mark.parametrize("database_kind", ["postgresql"])
-def test_a_dump_with_another_schema_is_refused(backed_up: BackedUp, backup: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", OTHER_THINGS)
+def test_a_dump_with_what_is_in_none_of_our_schemas_is_refused(
+    backed_up: BackedUp, backup: Path, tmp_path: Path, named: str
+) -> None:
+    make, take_away = OTHER_THINGS[named]
     with psycopg.connect(backed_up.url, autocommit=True) as connection:
-        connection.execute('CREATE SCHEMA "of OTHERS" CREATE TABLE numbers (number INTEGER)')
+        connection.execute(make)
         dump = tmp_path / "other.dump"
         command = [f"{backed_up.programs}/pg_dump", "--format=custom", f"--file={dump}", backed_up.url]
         subprocess.run(command, check=True, env=dict(os.environ))
-        connection.execute('DROP SCHEMA "of OTHERS" CASCADE')
+        connection.execute(take_away)
     (backup / "legato.dump").unlink()
     change_manifest(backup, lambda manifest: manifest.update(files=[]))
     add_file(backup, "legato.dump", dump.read_bytes())
-    is_refused(backed_up, backup, "OTHERS")
+    is_refused(backed_up, backup, named)
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"])
+def test_a_dump_whose_contents_cannot_be_told_is_refused(backed_up: BackedUp, backup: Path) -> None:
+    """What pg_restore takes for a kind of thing may be any text; the statement beside it is executed."""
+    dump = (backup / "legato.dump").read_bytes()
+    changed = dump.replace(b"\x07\x00\x00\x00TRIGGER", b"\x07\x00\x00\x00trigger")
+    assert changed != dump
+    (backup / "legato.dump").unlink()
+    change_manifest(backup, lambda manifest: manifest.update(files=[]))
+    add_file(backup, "legato.dump", changed)
+    is_refused(backed_up, backup, "trigger")

@@ -28,6 +28,27 @@ WHOLE_CALLS: Final[list[dict[str, Any]]] = [
     {"id": "7f", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Rome"}'}},
 ]
 CALLING: Final = Reply(contents=[], tool_calls=CALLS, message_tool_calls=WHOLE_CALLS, finish_reason="tool_calls")
+PATCH: Final = {
+    "type": "custom",
+    "custom": {
+        "name": "apply_patch",
+        "description": "Changes files.",
+        "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "a"'}},
+    },
+}
+
+
+def patching(*arguments: str) -> Reply:
+    """A call with its arguments in pieces."""
+    function = {"name": "apply_patch", "arguments": "".join(arguments)}
+    first = {"index": 0, "id": "call_a", "function": {"name": "apply_patch", "arguments": ""}}
+    pieces = [{"index": 0, "function": {"arguments": each}} for each in arguments]
+    whole = [{"id": "call_a", "type": "function", "function": function}]
+    return Reply(contents=[], tool_calls=[first, *pieces], message_tool_calls=whole, finish_reason="tool_calls")
+
+
+PATCHING: Final = patching('{"inp', 'ut": "*** Begin', "\\n+\\", 'u00e9 \\"x\\""', "}")
+UNFORMED: Final = patching("*** Beg", "in")
 CITED: Final = {
     "type": "url_citation",
     "url_citation": {"start_index": 0, "end_index": 2, "title": "Rain", "url": "https://rain.test/"},
@@ -112,6 +133,24 @@ SERVED: Final = {
     ),
     "a tool with a name that not all vendors take": Case(
         {"tools": [{"type": "function", "function": {"name": "mcp.files/read"}}]}
+    ),
+    "a custom tool": Case({"tools": [PATCH]}, (PATCHING,)),
+    "a custom tool that has to be called": Case(
+        {"tools": [WEATHER, PATCH], "tool_choice": {"type": "custom", "custom": {"name": "apply_patch"}}}, (PATCHING,)
+    ),
+    "a custom tool whose model keeps to no form": Case({"tools": [PATCH]}, (UNFORMED,)),
+    "a custom tool that was called": Case(
+        {"tools": [PATCH]},
+        messages=[
+            *QUESTION,
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "call_a", "type": "custom", "custom": {"name": "apply_patch", "input": 'a\n"b"'}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_a", "content": "done"},
+        ],
     ),
     "a tool without parameters": Case({"tools": [{"type": "function", "function": {"name": "now"}}]}),
     "a choice without tools": Case({"tool_choice": "none"}),

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -45,7 +44,6 @@ from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
 from tests.support.certificates import Authority
 from tests.support.fakes import FakeClock
-from tests.support.servers.debian import find_program
 from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
 from tests.support.waiting import wait_until
@@ -238,11 +236,3 @@ def test_queries_are_taken_apart_as_they_should_be() -> None:
     )
     assert query.metrics == {"a_bucket", "d_total"}
     assert query.labels == {"le", "step", "b"}
-
-
-def test_prometheus_understands_its_files() -> None:
-    subprocess.run(
-        [find_program("promtool", "prometheus").path, "check", "config", str(FOLDER / "prometheus.yml")],
-        check=True,
-        timeout=60,
-    )

@@ -174,17 +174,35 @@ def test_what_is_no_proper_json_is_refused(body: bytes) -> None:
 
 def test_an_answer_tells_the_settings_of_its_request() -> None:
     settings = convert(
-        temperature=0.5, max_output_tokens=9, parallel_tool_calls=False, reasoning={"effort": "low"}
+        temperature=0.5,
+        max_output_tokens=9,
+        parallel_tool_calls=False,
+        reasoning={"effort": "low"},
+        prompt_cache_key="a",
+        text={"format": {"type": "json_object"}, "verbosity": "low"},
     ).settings
     assert settings == {
+        "frequency_penalty": 0,
         "max_output_tokens": 9,
+        "max_tool_calls": None,
         "metadata": {},
         "parallel_tool_calls": False,
+        "presence_penalty": 0,
+        "prompt_cache_key": "a",
         "reasoning": {"effort": "low", "summary": None},
+        "safety_identifier": None,
         "temperature": 0.5,
+        "text": {"format": {"type": "json_object"}, "verbosity": "low"},
         "tool_choice": "auto",
-        "top_p": None,
+        "top_logprobs": 0,
+        "top_p": 1,
     }
+
+
+def test_settings_that_a_request_does_not_have_are_told_as_openai_does() -> None:
+    settings = convert(prompt_cache_key=7).settings
+    assert (settings["temperature"], settings["top_p"], settings["text"]) == (1, 1, {"format": {"type": "text"}})
+    assert settings["prompt_cache_key"] is None
 
 
 @pytest.mark.parametrize(

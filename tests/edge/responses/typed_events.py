@@ -16,6 +16,8 @@ _UNLISTED_CODES = ("context_length_exceeded", "insufficient_quota", "invalid_api
 _UNLISTED_FIELDS = {
     "ResponseErrorEvent.error",
     "Response.store",
+    "Response.frequency_penalty",
+    "Response.presence_penalty",
     "ResponseCustomToolCall.status",
     "ResponseUsage.x-legato-end",
 }

@@ -22,7 +22,7 @@ class Caller:
 
     def reply_to(self, hold: ChatHold, stalled_reader_s: float = 60) -> StreamedReply:
         return StreamedReply(
-            AnsweredCall((), hold, 1, self.write, self.leave, stalled_reader_s, self.write_id, self.remaining_s)
+            AnsweredCall((), (), hold, 1, self.write, self.leave, stalled_reader_s, self.write_id, self.remaining_s)
         )
 
     @property

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.wire.custom_tools import CustomInput, define_function, to_arguments
+from edge.wire.custom_tools import CustomCalls, CustomInput, define_function, to_arguments
 
 TEXT = '*** Begin Patch\n+ "é" \\ 🌧 \t\u2028\n*** End Patch'
 
@@ -36,3 +36,21 @@ def test_what_has_come_of_a_cut_call_is_its_input() -> None:
 def test_a_tool_without_a_grammar_is_described_as_it_is() -> None:
     assert define_function("Runs code.", None, None)["description"] == "Runs code."
     assert "description" not in define_function("", None, None)
+
+
+def pieces_of(calls: CustomCalls, index: int, name: str, *arguments: str) -> list[str | None]:
+    return [calls.take(index, name if not number else "", each) for number, each in enumerate(arguments)]
+
+
+def test_calls_of_custom_tools_are_told_from_those_of_functions() -> None:
+    calls = CustomCalls({"apply_patch"})
+    assert pieces_of(calls, 0, "get_weather", "", '{"input":"x"}') == [None, None]
+    assert pieces_of(calls, 1, "apply_patch", "", '{"input":"ab', 'c"}') == ["", "ab", "c"]
+    assert list(calls.take_rest()) == []
+
+
+def test_rest_of_a_call_that_keeps_to_no_form_is_told_once() -> None:
+    calls = CustomCalls({"apply_patch"})
+    assert pieces_of(calls, 0, "apply_patch", "*** ", "Begin") == ["", ""]
+    assert list(calls.take_rest()) == [(0, "*** Begin")]
+    assert list(calls.take_rest()) == []

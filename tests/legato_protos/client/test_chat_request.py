@@ -22,6 +22,7 @@ from legato_protos.client.chat_request import (
     ChatOptions,
     assistant,
     chat_from,
+    custom_tool,
     function,
     json_schema,
     system,
@@ -129,3 +130,9 @@ def test_a_conversation_goes_on_with_the_answer_as_it_came() -> None:
     assert messages[2].WhichOneof("content") is None
     assert (messages[3].tool_call_id, messages[3].text) == ("call_a", "Rain")
     assert assistant(AnswerMessage(text="Hello.")).text == "Hello."
+
+
+def test_a_custom_tool_has_a_grammar_only_with_its_syntax() -> None:
+    plain, formed = custom_tool("patch", "Changes files."), custom_tool("patch", grammar="a+", grammar_syntax="regex")
+    assert (plain.custom.name, plain.custom.description, plain.custom.grammar_syntax) == ("patch", "Changes files.", "")
+    assert (formed.custom.grammar, formed.custom.grammar_syntax) == ("a+", "regex")

@@ -105,6 +105,7 @@ SERVERS = {
     "OpenRouter": b'{"id":"g","provider":"Together","model":"m","object":"chat.completion.chunk","created":1,"choices":'
     b'[{"index":0,"delta":{"role":"assistant","content":" rain"},"finish_reason":null,"native_finish_reason":null,'
     b'"logprobs":null}]}',
+    "a server that cites nothing": b'{"choices":[{"index":0,"delta":{"content":" rain","annotations":[]}}],"id":"c"}',
     "Python's json": b'{"id": "c", "object": "chat.completion.chunk", "at": 1.5, "choices": [{"index": 0, "delta": '
     b'{"content": " rain"}, "logprobs": {"content": [ {"logprob": -0.25, "bytes": [ ]} ]}, "finish_reason": null}]}',
 }
@@ -159,6 +160,7 @@ DECLINED = {
     "a refusal": framed(TEXT.replace(b'"x"', b'"x","refusal":"no"')),
     "reasoning": framed(TEXT.replace(b'"x"', b'"x","reasoning":"why"')),
     "a tool call": framed(TEXT.replace(b'"x"', b'"x","tool_calls":[]')),
+    "citations": framed(TEXT.replace(b'"x"', b'"x","annotations":[{"type":"url_citation"}]')),
     "no choice": framed(event(choices=[])),
     "two choices": framed(TEXT.replace(b"null}]", b"null},{}]")),
     "a whole message": framed(TEXT.replace(b'"finish_reason"', b'"message":{},"finish_reason"')),

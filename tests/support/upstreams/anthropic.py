@@ -95,7 +95,7 @@ def _message(
         "id": "msg_played",
         "type": "message",
         "role": "assistant",
-        "model": recorded.json["model"],
+        "model": recorded.json.get("model", "claude-played"),
         "content": blocks,
         "stop_reason": stop_reason,
         "stop_sequence": None,
@@ -145,13 +145,19 @@ def _check(recorded: Recorded) -> None:
     is_bearer = recorded.headers.get("Authorization", "").startswith("Bearer ")
     has_key = is_bearer or (version == "2023-06-01" and recorded.headers.get("x-api-key"))
     require(has_key, "invalid credentials", 401)
+    check_message_request(request, version)
+
+
+def check_message_request(request: dict[str, Any], version: str | None) -> None:
+    """Checks the body of a request for a message, with its model."""
     for field in request:
         require(field in _FIELDS, f"{field}: Extra inputs are not permitted")
-    require(version == "2023-06-01" or not _SAMPLING & set(request), "sampling parameters are not supported")
+    require(version != "2026-10-21" or not _SAMPLING & set(request), "sampling parameters are not supported")
     require(0 <= request.get("temperature", 1) <= 1, "temperature: range: 0..1")
     max_tokens = request.get("max_tokens")
     require(isinstance(max_tokens, int) and max_tokens >= 1, "max_tokens: Field required")
-    require(request.get("stream") or 3600 * max_tokens <= 600 * 128_000, "streaming is required for long requests")
+    is_short = 3600 * int(max_tokens or 0) <= 600 * 128_000
+    require(request.get("stream") or is_short, "streaming is required for long requests")
     for stop in request.get("stop_sequences", ()):
         require(stop.strip(), "stop_sequences: each stop sequence must contain non-whitespace")
     _check_marks(request)

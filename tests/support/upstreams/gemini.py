@@ -116,6 +116,10 @@ def _responses(reply: GeminiReply) -> list[dict[str, Any]]:
 def _check(recorded: Recorded) -> None:
     request = recorded.json
     require(recorded.headers.get("x-goog-api-key"), "API key not valid. Please pass a valid API key.")
+    check_content_request(request)
+
+
+def check_content_request(request: dict[str, Any]) -> None:
     for field in request:
         require(field in _FIELDS, f'Invalid JSON payload received. Unknown name "{field}": Cannot find field.')
     for field in request.get("generationConfig", {}):

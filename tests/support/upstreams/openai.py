@@ -80,6 +80,8 @@ class Recorded:
     connection: int
     received_at_s: float
     query: str = ""
+    # The path with the query, as it was sent.
+    target: str = ""
     aborted_at_s: float | None = None
     answered: bool = False
     # Of a stream: how many of its writes were begun.
@@ -103,6 +105,8 @@ class Upstream:
     version = ""
     path = "/v1/chat/completions"
     other_paths: tuple[str, ...] = ()
+    # The content type of streams.
+    stream_type = "text/event-stream"
 
     def __init__(self, default_reply: Reply | None = None) -> None:
         self.default_reply = default_reply or Reply()
@@ -188,6 +192,7 @@ class Upstream:
             id(request.transport),
             time.monotonic(),
             request.rel_url.raw_query_string,
+            request.raw_path,
         )
         reply = self.refusal_of(recorded) or self.reply_to(recorded)
         self.requests.append(recorded)
@@ -216,9 +221,7 @@ class Upstream:
             recorded.ended.set()
 
     async def _stream(self, reply: Reply, request: web.Request, recorded: Recorded) -> web.StreamResponse:
-        response = web.StreamResponse(
-            headers={"Content-Type": reply.content_type or "text/event-stream", **reply.headers}
-        )
+        response = web.StreamResponse(headers={"Content-Type": reply.content_type or self.stream_type, **reply.headers})
         await response.prepare(request)
         await asyncio.sleep(reply.first_event_delay_s)
         writes = [write.encode("latin-1") for write in reply.writes or ()]

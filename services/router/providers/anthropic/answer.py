@@ -25,6 +25,10 @@ _ERROR_STATUSES = {
     "request_too_large": 413,
     "rate_limit_error": 429,
     "overloaded_error": 529,
+    # Of Amazon's.
+    "validationException": 400,
+    "throttlingException": 429,
+    "serviceUnavailableException": 503,
 }
 
 
@@ -120,11 +124,14 @@ _citations = msgspec.json.Decoder(_Citation)
 _citation_lists = msgspec.json.Decoder(list[_Citation] | None)
 
 
+_TOO_LONG = re.compile(r"^[^\"']*(prompt is too long|exceed context limit|input is too long)")
+
+
 class MessageAnswer(ProviderAnswer):
     format_name = "a message"
     # Most of these errors have no code, only a message.
     error_patterns = ErrorPatterns(
-        context=ErrorPattern(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
+        context=ErrorPattern(frozenset(), _TOO_LONG),
         account=ErrorPattern(
             frozenset(("billing_error", "enforced_spend_limit_reached")),
             re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),

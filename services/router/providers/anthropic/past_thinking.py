@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from services.router.providers.base import ProviderCall
 from services.router.providers.translation.conversion import merged
+from services.router.providers.translation.model_names import plain_name
 from services.router.providers.translation.turns import Conversation, ModelTurn, PastCall, Text
 from services.router.schema.thoughts import RedactedBlock, ThinkingBlock
 
 THOUGHTS: Final = (ThinkingBlock, RedactedBlock)
-BINDING_HEADERS: Final[Mapping[str, str]] = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
+BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 _LEAVE_CHANGED_OUT: Final[Mapping[str, object]] = {
     "type": "adaptive",
     "block_binding": {"prefix_mismatch_behavior": "drop_block"},
@@ -27,7 +28,7 @@ _FAMILIES_THAT_BIND_SINCE: Final = {"fable": (5, 1), "mythos": (5, 1)}
 
 def binds_thoughts(call: ProviderCall) -> bool:
     """Returns whether a call sends thoughts to a model that checks what comes before them."""
-    name = _MODEL_NAME.match(call.model_name) if call.messages.thoughts else None
+    name = _MODEL_NAME.match(plain_name(call.model_name)) if call.messages.thoughts else None
     if name is None:
         return False
     since = _FAMILIES_THAT_BIND_SINCE.get(name["family"], _BINDING_SINCE)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -12,12 +13,13 @@ from services.router.providers.abilities import Abilities
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.anthropic.cache_marks import mark_prefix
 from services.router.providers.anthropic.past_thinking import (
-    BINDING_HEADERS,
+    BINDING_BETA,
     THOUGHTS,
     binds_thoughts,
     in_order,
     leave_changed_out,
 )
+from services.router.providers.anthropic.platforms import OWN, PLATFORMS, VERSION_2023, VERSION_2026
 from services.router.providers.anthropic.thinking import THINKING_ON, choose_thinking, fit_thinking, may_have_thoughts
 from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.errors import lessons
@@ -40,10 +42,7 @@ from services.router.schema.messages import encode_string
 from services.router.schema.parameters import KnownParameters, Parameters
 from services.router.schema.tools import CallableFunctions, Function, Mode
 
-# The versions differ in the key's header, and in whether sampling parameters are accepted.
-VERSION_2023 = "2023-06-01"
-VERSION_2026 = "2026-10-21"
-
+BETA_HEADER = "anthropic-beta"
 HIGHEST_TEMPERATURE = 1.0
 
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
@@ -62,7 +61,8 @@ class AnthropicProvider(HttpProvider):
     answer_type = MessageAnswer
     tool_name = re.compile(r"[a-zA-Z0-9_-]{1,128}")
     lessons = lessons.ANTHROPIC
-    versions = (VERSION_2026, VERSION_2023)
+    versions = OWN.versions
+    platforms: ClassVar[Mapping[str, tuple[str, ...]]] = {name: each.versions for name, each in PLATFORMS.items()}
     flags = ("prompt_caching", "system_inside")
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
@@ -70,7 +70,12 @@ class AnthropicProvider(HttpProvider):
         self._name = route.name
         self._marks_prefix = route.prompt_caching
         self._system_inside = route.system_inside
-        super().__init__(route, timeouts, {"anthropic-version": route.version})
+        self._platform = PLATFORMS.get(route.platform, OWN)
+        # Names of what is not for all yet, to which some calls add their own.
+        self._betas = tuple(value for name, value in route.headers if name == BETA_HEADER)
+        others = tuple((name, value) for name, value in route.headers if name != BETA_HEADER)
+        versions = {} if route.platform else {"anthropic-version": route.version}
+        super().__init__(replace(route, headers=others), timeouts, versions)
         # The API refuses a request without it.
         self.needs_max_tokens = True
 
@@ -78,14 +83,18 @@ class AnthropicProvider(HttpProvider):
         return {"x-api-key": api_key} if self._version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
 
     def _path(self, call: ProviderCall) -> str:
-        return f"{self._base_path}/v1/messages"
+        return f"{self._base_path}{self._platform.path(call.model_name, streams=call.stream)}"
 
     def takes_back(self, model_name: str) -> TakenBack:
         # A signature is valid for the models of one vendor, and for some of these alone.
         return TakenBack(f"anthropic {model_name}", f"anthropic {self._name} {model_name}", THOUGHTS)
 
     def _call_headers(self, call: ProviderCall) -> Mapping[str, str]:
-        return BINDING_HEADERS if binds_thoughts(call) else NO_HEADERS
+        betas = self._betas_of(call)
+        return {BETA_HEADER: betas} if betas and not self._platform.has_all_inside else NO_HEADERS
+
+    def _betas_of(self, call: ProviderCall) -> str:
+        return ",".join((*self._betas, BINDING_BETA) if binds_thoughts(call) else self._betas)
 
     def _refuses_stop(self, stop: str) -> bool:
         return not stop.strip()
@@ -114,7 +123,7 @@ class AnthropicProvider(HttpProvider):
         call.ignore(_not_sent(call.parameters, request))
         if call.stream:
             request["stream"] = True
-        return msgspec.json.encode(request)
+        return msgspec.json.encode(self._platform.adapt(request, self._version, self._betas_of(call)))
 
 
 def _request(
@@ -139,7 +148,7 @@ def _request(
     request.update(tool_fields)
     if parameters.stops:
         request["stop_sequences"] = parameters.stops
-    if version == VERSION_2023 and abilities.sampling != "never":
+    if version != VERSION_2026 and abilities.sampling != "never":
         request.update(_sampling(parameters))
     effort, thinking = choose_thinking(call, abilities, has_tools=bool(tool_fields))
     output_config = output_format | effort

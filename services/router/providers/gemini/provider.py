@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -21,6 +22,8 @@ from services.router.schema.parameters import EFFORT_TOKENS, Parameters
 from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import Function, Mode
 
+# Google's cloud, with addresses of its own.
+VERTEX = "vertex"
 # Seeds are 32-bit integers.
 _SEEDS = 2**31
 
@@ -47,13 +50,15 @@ class GeminiProvider(HttpProvider):
     answer_type = ContentAnswer
     lessons = lessons.GEMINI
     versions = ("v1", "v1beta")
+    platforms: ClassVar[Mapping[str, tuple[str, ...]]] = {VERTEX: ()}
     tool_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
     flags = ("always_max_tokens",)
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
-        super().__init__(route, timeouts)
         self._version = route.version
         self._name = route.name
+        self._is_vertex = route.platform == VERTEX
+        super().__init__(route, timeouts)
 
     def _answer_type(self, call: ProviderCall) -> type[ProviderAnswer]:
         # Nothing else cites, and most answers' texts need not be kept.
@@ -68,9 +73,12 @@ class GeminiProvider(HttpProvider):
         return TakenBack(f"google {name}", f"google {self._name} {name}", (CallSignature,))
 
     def _write_body(self, call: ProviderCall) -> bytes:
-        # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         translated = _request(call)
-        request = {**merged(translated, self._extra), "store": False}
+        request = merged(translated, self._extra)
+        if not self._is_vertex:
+            # Google stores requests in its logs unless this is set; nothing in the routes file may override it. Vertex
+            # does not have the field, and stores none unless the project is told to.
+            request["store"] = False
         ours, sent = as_object(translated["generationConfig"]), as_object(request["generationConfig"])
         call.ignore(_not_sent(call.parameters, ours, sent))
         return msgspec.json.encode(request)
@@ -78,6 +86,9 @@ class GeminiProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
         method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
+        if self._is_vertex:
+            publisher = "" if "/" in call.model_name else "publishers/google/"
+            return f"{self._base_path}/{publisher}{model}:{method}"
         return f"{self._base_path}/{self._version}/{model}:{method}"
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar, Final, cast
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -19,6 +20,7 @@ from services.chassis.timing.deadlines import TimeLimit
 from services.router.providers.abilities import Abilities
 from services.router.providers.ability_table import abilities_of
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer
+from services.router.providers.authentication.credentials import Authentication, CredentialsUnavailable
 from services.router.providers.base import (
     Failure,
     Piece,
@@ -34,9 +36,10 @@ from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
 from services.router.providers.errors.lessons import Lesson, learn
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
+from services.router.providers.http.aws_events import AWS_EVENT_STREAM, AwsEventReader
 from services.router.providers.http.object_limit import check_objects
 from services.router.providers.http.stream import Stream
-from services.router.providers.telemetry_names import telemetry_name
+from services.router.providers.http.telemetry_names import telemetry_name
 from services.router.providers.translation.conversion import convert
 from services.router.providers.translation.tool_names import rename_tools
 from services.router.reasoning.gathering import GatheredThoughts
@@ -51,6 +54,8 @@ AFTER_FAILURE_S = 2.0
 # A status whose body tells why a model is not found.
 _NOT_FOUND: Final = 404
 NO_HEADERS: Final[Mapping[str, str]] = {}
+# The header whose key is a Bearer token.
+AUTHORIZATION: Final = "authorization"
 
 
 class HttpProvider(ABC):
@@ -67,6 +72,8 @@ class HttpProvider(ABC):
     lessons: ClassVar[Sequence[Lesson]] = ()
     # How often one chat is sent again, each time without what its model has just refused.
     most_lessons: ClassVar[int] = 3
+    # Clouds that have its models at addresses of their own, each with its versions.
+    platforms: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     # The names that functions may have.
     tool_name: ClassVar[re.Pattern[str]] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     # Keys of the routes file that are true or false.
@@ -87,8 +94,11 @@ class HttpProvider(ABC):
         # What models take, by their names and by what was known of them, where a refusal has told more.
         self._learned: dict[tuple[str, Abilities], Abilities] = {}
         self._origin, path = read_url(route.base_url, tls, socket)
-        path, _, self._query = path.partition("?")
+        path, _, query = path.partition("?")
+        self._query = "&".join(filter(None, (query, urlencode(route.query, quote_via=quote))))
         self._base_path = path.rstrip("/")
+        self._chosen_header = route.key_header
+        self._authentication = None if route.credentials is None else route.credentials.open(self._origin)
         # Added to every request.
         self._extra: dict[str, object] = msgspec.json.decode(route.extra_json)
         self.needs_max_tokens = route.always_max_tokens
@@ -101,12 +111,23 @@ class HttpProvider(ABC):
             "Content-Type": "application/json",
             "User-Agent": "legato",
             **headers,
+            **dict(route.headers),
         }
         self.use_key(route.api_key)
 
+    @property
+    def credentials_failure(self) -> str:
+        return "" if self._authentication is None else self._authentication.failure
+
     def use_key(self, api_key: str) -> None:
         self._api_key = api_key
-        self._head = RequestHead(self._origin, {**self._headers, **self._key_headers(api_key)})
+        self._head = RequestHead(self._origin, {**self._headers, **self._headers_of_key(api_key)})
+
+    def _headers_of_key(self, api_key: str) -> Mapping[str, str]:
+        name = self._chosen_header
+        if not api_key or not name:
+            return self._key_headers(api_key) if self._authentication is None else NO_HEADERS
+        return {name: f"Bearer {api_key}" if name == AUTHORIZATION else api_key}
 
     @abstractmethod
     def _key_headers(self, api_key: str) -> Mapping[str, str]:
@@ -133,9 +154,13 @@ class HttpProvider(ABC):
         """Writes the body whenever it is sent: it is as long as the prompt, and let go once it is sent."""
 
     async def aclose(self) -> None:
+        if self._authentication is not None:
+            await self._authentication.aclose()
         await self._connections.aclose()
 
     async def warm(self) -> Sequence[str]:
+        if self._authentication is not None:
+            await self._check_in(self._authentication)
         try:
             return await self._connections.warm()
         except Interrupted as error:
@@ -161,14 +186,16 @@ class HttpProvider(ABC):
         # It refers to the prompt, which is not needed any more.
         del call
         try:
-            if not _is_stream(connection, streams=streams):
+            media_type = _media_type(connection.response.header(b"content-type"))
+            if not _is_stream(media_type, streams=streams):
                 await _read_whole(connection, answer, buffer)
                 yield answer.pieces.popleft()
                 while answer.pieces:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink)
+            events = AwsEventReader() if media_type == AWS_EVENT_STREAM else None
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink, events)
             arrived = stream.arrived_piece()
             if arrived is None:
                 # Comments or pings restart the idle timeout, so another is needed too. After the first piece the caller
@@ -194,14 +221,20 @@ class HttpProvider(ABC):
         once more without it, and so are later chats from the beginning."""
         known, parameters = call.abilities or abilities_of(self.kind, call.model_name), call.parameters
         lessons_left, ignored = self.most_lessons, list(call.ignored)
+        authentication, may_renew = self._authentication, True
         while True:
             call.ignored[:] = ignored
             call.takes = self._learned.get((call.model_name, known), known) if self._learned else known
             call.parameters = self._adapted(call, parameters)
+            generation = 0 if authentication is None else await self._check_in(authentication)
             connection = await self._post(call)
             if connection.response.status == 200:
                 return connection
+            status, headers = connection.response.status, connection.response.headers
             refusal, error = await self._read_refusal(connection, self._answer_type(call).error_patterns)
+            if authentication is not None and may_renew and await authentication.renew(generation, status, headers):
+                may_renew = False
+                continue
             learned = self._learn(call, refusal, error)
             if learned is None and self._leaves_out(call, refusal, error):
                 continue
@@ -209,6 +242,14 @@ class HttpProvider(ABC):
                 raise error
             self._learned[call.model_name, known] = learned
             lessons_left -= 1
+
+    async def _check_in(self, authentication: Authentication) -> int:
+        """Returns the generation of the credentials once they are valid."""
+        try:
+            await authentication.ready()
+        except CredentialsUnavailable as error:
+            raise ProviderError(f"has no valid credentials: {error}") from None
+        return authentication.generation
 
     def _learn(self, call: ProviderCall, refusal: ErrorBody, error: ProviderError) -> Abilities | None:
         """Returns what the model takes by its refusal, or None if that says nothing new."""
@@ -250,6 +291,8 @@ class HttpProvider(ABC):
             answer_s = timeouts.first_byte_s if call.stream else timeouts.whole_s
             connection.answer_within(min(answer_s, timeouts.total_s, call.patience_s or answer_s))
             path, headers = self._with_query(self._path(call)), self._call_headers(call)
+            if self._authentication is not None:
+                headers = {**headers, **self._authentication.headers(path, body)}
             head = self._head.for_body(path, body, call.traceparent, headers)
             posting = connection.post(head, body, call.on_sent)
             # Kept by the connection alone, until it is sent.
@@ -291,9 +334,8 @@ def _failure_of(error: Interrupted) -> ProviderError:
     return (ServerRefused if isinstance(error, ConnectionRefused) else ProviderError)(str(error))
 
 
-def _is_stream(connection: AnswerConnection, *, streams: bool) -> bool:
+def _is_stream(media_type: str, *, streams: bool) -> bool:
     """Returns whether the response is a stream, by its content type: some servers ignore the `stream` parameter."""
-    media_type = _media_type(connection.response.header(b"content-type"))
     return media_type != "application/json" if streams else media_type == "text/event-stream"
 
 

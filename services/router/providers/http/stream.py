@@ -9,6 +9,7 @@ from services.router.providers.answer import ProviderAnswer, UnreadableAnswer
 from services.router.providers.base import Piece, PieceSink, ProviderError
 from services.router.providers.http.answer_buffer import AnswerBuffer
 from services.router.providers.http.answer_connection import AnswerConnection
+from services.router.providers.http.aws_events import AwsEventReader
 from services.router.providers.http.object_limit import SHORT_BYTES, check_objects
 from services.router.providers.http.sse import EventReader, EventTooLong
 from services.router.providers.http.surrogate_halves import LONGEST_HALVED_BYTES, join_halves
@@ -38,11 +39,13 @@ class Stream:
         answer: ProviderAnswer,
         buffer: AnswerBuffer,
         sink: PieceSink | None = None,
+        events: AwsEventReader | None = None,
     ) -> None:
-        """`sink` is offered nothing before the first piece, and nothing at all if it is None."""
+        """`sink` is offered nothing before the first piece, and nothing at all if it is None. `events` reads another
+        framing than that of server-sent events."""
         self._connection = connection
         self._idle_s = idle_s
-        self._events = EventReader()
+        self._events: EventReader | AwsEventReader = EventReader() if events is None else events
         self._answer = answer
         self._buffer = buffer
         self._sink = sink

@@ -122,10 +122,13 @@ class OpenAIProvider(HttpProvider):
     def _cache_key(self, call: ProviderCall) -> str:
         """Returns the key by which the provider finds the server that has the beginning of this prompt in its cache.
         It is derived with a secret that all routers have, so it tells nothing but which requests belong together.
-        While a key is rotated, routers may differ for some seconds, which costs hits in the cache."""
+        While a key is rotated, routers may differ for some seconds, which costs hits in the cache. Tokens change every
+        hour, so in their place it is derived with the name of whose they are."""
         if not self._sends_cache_key or not call.cache_identity:
             return ""
-        return hmac.digest(self._api_key.encode(), call.cache_identity, "sha256").hex()[:CACHE_KEY_CHARACTERS]
+        credentials = self._route.credentials
+        secret = self._api_key if credentials is None else credentials.identity
+        return hmac.digest(secret.encode(), call.cache_identity, "sha256").hex()[:CACHE_KEY_CHARACTERS]
 
 
 def encode_call(call: ProviderCall, output_field: str, extra_json: bytes, cache_key: str = "") -> bytes:

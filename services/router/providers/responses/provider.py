@@ -24,6 +24,7 @@ _NOT_FOUND: Final = 404
 # Where Azure has one deployment, whose Responses are where it has those of all.
 _DEPLOYMENT: Final = re.compile(r"/openai/deployments/(?P<name>[^/]+)")
 _AZURE_PATH: Final = "/openai/v1/responses"
+_VERSION_PARAMETER: Final = "api-version="
 # Azure's word for items without ids.
 _IDS_MISSING: Final = "invalid_payload"
 
@@ -69,8 +70,11 @@ class ResponsesProvider(OpenAIProvider):
         return self._responses_path if self._is_over_responses(call) else super()._path(call)
 
     def _with_query(self, path: str) -> str:
-        # Its version is of the deployment's address.
-        return path if self._deployment and path == _AZURE_PATH else super()._with_query(path)
+        if not self._deployment or path != _AZURE_PATH:
+            return super()._with_query(path)
+        # The version is that of the deployment's address.
+        others = "&".join(pair for pair in self._query.split("&") if not pair.startswith(_VERSION_PARAMETER))
+        return f"{path}?{others}" if others else path
 
     def _adapted(self, call: ProviderCall, parameters: Parameters) -> Parameters:
         if not self._is_over_responses(call):

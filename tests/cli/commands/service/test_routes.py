@@ -38,6 +38,8 @@ BIG = router_pb2.Target(
     other_region="eastus",
     cuts_prompts_from_tokens=5000,
     learned=["efforts low/high"],
+    credentials="client_credentials legato at login.example.com",
+    credentials_failure="login.example.com answered with status 500",
 )
 SPARE = router_pb2.Target(
     class_id="forte",
@@ -78,6 +80,24 @@ NEW = router_pb2.ModelOutcomes(
     valid_tool_calls=98,
 )
 OUTCOMES = router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
+CLOUD = """
+[providers.cloud]
+kind = "openai"
+base_url = "http://cloud.test/v1"
+zero_retention = true
+credentials = { source = "token_file", file = "token" }
+[models.big]
+provider = "cloud"
+name = "vendor/big"
+context_tokens = 1000
+max_output_tokens = 100
+[classes.mezzo]
+models = ["big"]
+[classes.forte]
+models = ["big"]
+[classes.fortissimo]
+models = ["big"]
+"""
 LIST_OUTCOMES = "RouteAdminService.ListOutcomes"
 LIST_TARGETS = "RouteAdminService.ListTargets"
 RELOAD_ROUTES = "RouteAdminService.ReloadRoutes"
@@ -110,10 +130,13 @@ def test_models_are_shown_with_how_they_do() -> None:
             "promise_until": "2026-11-01",
             "other_region": "eastus",
             "cuts_prompts_from_tokens": 5000,
+            "credentials": "client_credentials legato at login.example.com",
+            "credentials_failure": "login.example.com answered with status 500",
             "learned": ["efforts low/high"],
             "notes": [
                 "zero retention is promised until 2026-11-01",
                 "its certificate names eastus",
+                "credentials: login.example.com answered with status 500",
                 "refusals told: efforts low/high",
                 "cuts prompts from 5000 tokens on",
             ],
@@ -140,6 +163,8 @@ def test_models_are_shown_with_how_they_do() -> None:
             "promise_until": "2999-12-31",
             "other_region": None,
             "cuts_prompts_from_tokens": None,
+            "credentials": None,
+            "credentials_failure": None,
             "learned": [],
             "notes": [],
         },
@@ -210,6 +235,18 @@ def test_file_is_checked_without_a_service(file: Path) -> None:
     checked = json.loads(result.stdout)
     assert (checked["ok"], len(checked["mistakes"])) == (is_right, 0 if is_right else 1)
     assert checked["routes_version"] == (load_routes(file).version if is_right else None)
+
+
+def test_checked_file_tells_the_credentials_of_providers_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("canary-of-a-token")
+    file = tmp_path / "routes.toml"
+    file.write_text(CLOUD)
+    result = CliRunner().invoke(legato, ["routes", "check", str(file)])
+    assert result.exit_code == 0
+    assert f"Provider cloud has the credentials token_file {tmp_path / 'token'}." in result.stdout.splitlines()
+    assert "canary" not in result.output
+    checked = json.loads(CliRunner().invoke(legato, ["routes", "check", str(file), "--json"]).stdout)
+    assert checked["credentials"] == {"cloud": f"token_file {tmp_path / 'token'}"}
 
 
 def test_mistakes_in_a_checked_file_are_a_line_each_beside_the_output(tmp_path: Path) -> None:

@@ -87,6 +87,20 @@ def test_key_that_was_refused_finds_a_place_when_it_asks_again(clock: FakeClock)
         harness.let_in(1, "quiet")
 
 
+def test_however_few_places_there_are_one_is_for_a_key_that_was_refused(clock: FakeClock) -> None:
+    for most in range(2, 12):
+        whole, part = GateHarness(clock, most=most), GateHarness(clock, most=2 * most)
+        part.gate.limit_places(lambda most=most: most)  # type: ignore[misc]
+        for harness in (whole, part):
+            harness.fill("greedy")
+            assert harness.gate.running == most
+            harness.refusal("quiet")
+            for _ in range(most):
+                harness.let_out(1)
+                harness.fill("greedy")
+            harness.let_in(1, "quiet")
+
+
 def test_places_for_a_key_that_does_not_ask_again_go_to_the_others(clock: FakeClock) -> None:
     harness = GateHarness(clock, most=12)
     harness.fill("greedy")

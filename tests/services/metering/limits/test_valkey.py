@@ -11,8 +11,9 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
+from services.metering.limits import valkey
 from services.metering.limits.rates import LocalLimiter, RateAllowance, RateLimits, admission, correction, token_rate
-from services.metering.limits.valkey import HEARTBEAT_LIFE_S, ValkeyLimiter, make_client
+from services.metering.limits.valkey import HEARTBEAT_LIFE_S, LOOKS, ValkeyLimiter, make_client
 from tests.services.metering.limits.valkey_link import Link
 from tests.support.fakes import FakeClock
 from tests.support.servers.valkey import Valkey
@@ -237,15 +238,19 @@ async def test_replica_that_was_killed_leaves_its_share_to_the_others(valkey_url
 
 
 async def test_valkey_that_does_not_answer_keeps_no_request_waiting_for_long(
-    link: Link, log: Log, log_text: Callable[[], str]
+    link: Link, log: Log, monkeypatch: pytest.MonkeyPatch, log_text: Callable[[], str]
 ) -> None:
+    monkeypatch.setattr(valkey, "LOOKS", LOOKS)
     async with opened(link.url, log) as limiter:
         link.silence()
         assert await count_admitted(limiter, 2_000) == 5
         assert log_text().count("limits.local") == 1
 
 
-async def test_stall_of_our_own_is_not_taken_for_a_server_that_is_away(limiter: ValkeyLimiter) -> None:
+async def test_stall_of_our_own_is_not_taken_for_a_server_that_is_away(
+    limiter: ValkeyLimiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(valkey, "LOOKS", LOOKS)
     for stalled_at_turn in range(0, 16, 3):
         taken = asyncio.ensure_future(admit(limiter, SLOW_TOKENS))
         for _ in range(stalled_at_turn):

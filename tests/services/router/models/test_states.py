@@ -108,6 +108,10 @@ class PlayedProvider:
     def learned(self, model_name: str, abilities: Abilities | None) -> Sequence[str]:
         return ()
 
+    @property
+    def credentials_failure(self) -> str:
+        return ""
+
     def use_key(self, api_key: str) -> None:
         self.api_key = api_key
 

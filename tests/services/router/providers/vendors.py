@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 import pytest
 
-from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2026
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Provider, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.responses.provider import ResponsesProvider
 from tests.services.router.providers.asking import opened
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.support.upstreams.bedrock import API_KEY, BedrockUpstream, chunk, exception, reply_of
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.upstreams.responses import ResponsesReply, ResponsesUpstream
@@ -43,6 +45,14 @@ _RESPONSES_FAILED = '{"type":"response.failed","response":{"status":"failed","er
 _RESPONSES_CANCELLED = '{"type":"response.cancelled","response":{"status":"cancelled","error":null}}'
 # Deeper than anybody reads.
 _DEEP = '{"x":' + "[" * 20_000 + "]" * 20_000 + "}"
+
+_BEDROCK_ROUTE = {
+    "api_key": API_KEY,
+    "key_header": "authorization",
+    "platform": "bedrock",
+    "version": "bedrock-2023-05-31",
+}
+_DAMAGED = chunk(b'{"type":"ping"}')[:-1] + b"\0"
 
 VENDORS = (
     Vendor(
@@ -146,6 +156,25 @@ VENDORS = (
             '{"object":"response","status":"in_progress","output":[]}',
         ),
         reasons={"completed": "stop", "max_output_tokens": "length", "content_filter": "content_filter"},
+    ),
+    Vendor(
+        "bedrock",
+        BedrockUpstream,
+        AnthropicReply,
+        lambda address, timeouts: opened(AnthropicProvider, address, timeouts, **_BEDROCK_ROUTE),
+        events_to_text=4,
+        breaks={
+            "no stop reason": AnthropicReply(finish_reason=None),
+            "no stop reason, no stop": AnthropicReply(finish_reason=None, done=False),
+            "cut in the middle": AnthropicReply(cut_after=4, event_delay_s=0.01),
+            "garbage": reply_of([chunk(_ANTHROPIC_BEGUN.encode()), b"<html>this is no message</html>"]),
+            "damaged": reply_of([chunk(_ANTHROPIC_BEGUN.encode()), _DAMAGED]),
+            "cut in a message": reply_of([chunk(_ANTHROPIC_BEGUN.encode()), _DAMAGED[:30]]),
+            "too deep": reply_of([chunk(_ANTHROPIC_BEGUN.encode()), chunk(_DEEP.encode())]),
+            "exception": reply_of([chunk(_ANTHROPIC_BEGUN.encode()), exception("modelStreamErrorException", "canary")]),
+        },
+        no_answers=("<html>", _DEEP, "{}", '{"message":"canary"}', '{"type":"message","content":[]}'),
+        reasons={"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"},
     ),
 )
 

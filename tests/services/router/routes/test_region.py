@@ -48,6 +48,18 @@ def test_stated_region_may_not_contradict_the_host(tmp_path: Path) -> None:
     ]
 
 
+def test_stated_region_may_not_contradict_the_location_in_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "routes.toml"
+    stated = GOOD.replace("zero_retention = true", PROMISE.replace("ca-central-1", "northamerica-northeast1"))
+    address = "aiplatform.googleapis.com/v1/projects/project/locations/{}/endpoints/openapi"
+    path.write_text(stated.replace("host.test/v1", address.format("northamerica-northeast1")))
+    assert load_routes(path, {"HOST_KEY": "secret"}).providers["host"].region == "northamerica-northeast1"
+    for location in ("global", "us-east5"):
+        assert mistakes_of(path, stated.replace("host.test/v1", address.format(location))) == [
+            f'providers.host.region: is "northamerica-northeast1", but aiplatform.googleapis.com is in {location}'
+        ]
+
+
 @pytest.mark.parametrize(
     ("region", "names", "other"),
     [

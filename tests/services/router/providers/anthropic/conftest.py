@@ -2,7 +2,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2026
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Timeouts
 from tests.services.router.providers.asking import opened
 from tests.support.upstreams.anthropic import AnthropicUpstream

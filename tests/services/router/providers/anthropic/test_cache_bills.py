@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2026
+from services.router.providers.anthropic.provider import AnthropicProvider
 from tests.services.router.providers.asking import conversation, opened, pieces_of
 from tests.services.router.providers.past import called, gave
 from tests.support.upstreams.anthropic import AnthropicUpstream

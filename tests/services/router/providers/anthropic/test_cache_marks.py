@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2026
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import CannotDo, ProviderCall, Timeouts
 from tests.services.router.providers.asking import changed, conversation, opened, pieces_of
 from tests.services.router.providers.past import USER, called, gave

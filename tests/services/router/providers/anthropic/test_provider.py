@@ -8,7 +8,8 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.abilities import Abilities
-from services.router.providers.anthropic.provider import VERSION_2023, VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2023, VERSION_2026
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import ProviderCall, Timeouts
 from tests.services.router.providers.asking import (
     CALL,

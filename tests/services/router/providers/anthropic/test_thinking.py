@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from services.router.providers.abilities import Abilities
-from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2023
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import ProviderCall
 from tests.services.router.providers.asking import CALL, WEATHER, changed, conversation, opened, pieces_of, text_of
 from tests.services.router.providers.past import USER, called, gave

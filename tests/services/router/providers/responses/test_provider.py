@@ -158,6 +158,7 @@ async def test_deployment_of_azures_has_its_responses_where_azure_has_those_of_a
     upstream.path = "/openai/v1/responses"
     for address, query, model in (
         ("deployments/ours?api-version=2025-01-01-preview", "", "ours"),
+        ("deployments/ours?team=search&api-version=2025-01-01-preview", "team=search", "ours"),
         ("v1?api-version=preview", "api-version=preview", "gpt-5.6-luna"),
     ):
         provider = opened(ResponsesProvider, f"{azure}/{address}", api="auto")

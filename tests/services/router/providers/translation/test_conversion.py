@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
+from services.router.providers.anthropic.platforms import VERSION_2023
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Provider, ProviderCall, ProviderError, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider

@@ -31,6 +31,7 @@ ACCEPTED: Final = {
     "openai": r"[a-zA-Z0-9_-]{1,64}",
     "responses": r"[a-zA-Z0-9_-]{1,64}",
     "anthropic": r"[a-zA-Z0-9_-]{1,128}",
+    "bedrock": r"[a-zA-Z0-9_-]{1,128}",
     "gemini": r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
 }
 _NAMES: Final = re.compile(rb'"name":"([^"]+)"')

@@ -18,6 +18,7 @@ _BY_HOST: Final = {
     "generativelanguage.googleapis.com": "gcp.gemini",
     "aiplatform.googleapis.com": "gcp.vertex_ai",
     "-aiplatform.googleapis.com": "gcp.vertex_ai",
+    ".rep.googleapis.com": "gcp.vertex_ai",
     "api.cohere.com": "cohere",
     "api.cohere.ai": "cohere",
     "api.deepseek.com": "deepseek",

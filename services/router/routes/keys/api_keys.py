@@ -35,12 +35,13 @@ class KeySource:
         try:
             if path is not None:
                 return read_key_file(path), path
-            return (self._read_variable(variable) if variable else ""), None
+            return (self.read_variable(variable) if variable else ""), None
         except SettingsError as error:
             table.mistake("api_key_env" if path is None else "api_key_file", str(error))
             return "", path
 
-    def _read_variable(self, variable: str) -> str:
+    def read_variable(self, variable: str) -> str:
+        """Raises SettingsError if a variable has no secret; the message quotes nothing of it."""
         return _checked(
             read_variable(variable, self.environ, read_small_file) or "", f"the variable {variable}", "is not set"
         )

@@ -1,7 +1,7 @@
 import pytest
 
 from services.router.providers.base import ProviderRoute
-from services.router.providers.telemetry_names import telemetry_name
+from services.router.providers.http.telemetry_names import telemetry_name
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from services.router.providers.telemetry_names import telemetry_name
         ("anthropic", "https://bedrock-mantle.us-east-1.api.aws/anthropic", "aws.bedrock"),
         ("gemini", "https://generativelanguage.googleapis.com", "gcp.gemini"),
         ("gemini", "https://northamerica-northeast1-aiplatform.googleapis.com", "gcp.vertex_ai"),
+        ("anthropic", "https://aiplatform.eu.rep.googleapis.com", "gcp.vertex_ai"),
         ("gemini", "https://proxy.internal", "gcp.gen_ai"),
         # Not one of theirs: the name that it has in the routes.
         ("openai", "http://vllm.internal:8000/v1", "house"),

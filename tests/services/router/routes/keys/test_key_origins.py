@@ -117,3 +117,43 @@ def test_variable_that_leads_to_the_file_of_a_key_passes_for_no_other_server(
     (tmp_path / "routes.toml").write_text(FILE.replace('env = "HOST_API_KEY"', 'file = "host.key"'))
     monkeypatch.setenv("OTHER_KEY_FILE", str(tmp_path / "host.key"))
     assert mistakes_of(reload, FILE.replace("HOST_API_KEY", "OTHER_KEY").replace(OWN, THIEF)) == [MOVED]
+
+
+CLOUD = """
+headers = { X-Gateway = { env = "GATEWAY_KEY" } }
+[providers.host.credentials]
+source = "client_credentials"
+token_url = "https://login.test/token"
+client_id = "legato"
+client_secret_env = "CLIENT_SECRET"
+"""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ("http://host.test/v1", THIEF),
+        ("https://login.test/token", "https://thief.test/token"),
+        ("https://login.test/token", "http://login.test/token"),
+    ],
+)
+def test_secrets_of_credentials_and_headers_stay_with_their_servers(
+    reload: Reload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", "canary-of-a-gateway")
+    monkeypatch.setenv("CLIENT_SECRET", "canary-of-a-client")
+    text = FILE.replace('api_key_env = "HOST_API_KEY"', CLOUD)
+    (tmp_path / "routes.toml").write_text(text)
+    assert mistakes_of(reload, text) == []
+    assert mistakes_of(reload, text.replace(*changed)) == [MOVED]
+
+
+def test_known_key_brings_no_others_along(reload: Reload, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGATO_KEY_PEPPERS", "1:pepper")
+    known = 'api_key_env = "HOST_API_KEY"'
+    text = FILE.replace(known, f'{known}\nheaders = {{ X = {{ env = "LEGATO_KEY_PEPPERS" }} }}')
+    [mistake] = mistakes_of(reload, text)
+    assert "LEGATO_KEY_PEPPERS, that is no provider's key" in mistake
+    text = FILE.replace(known, f'{known}\nheaders = {{ X = {{ file = "/etc/hostname" }} }}')
+    [mistake] = mistakes_of(reload, text)
+    assert "/etc/hostname, outside the folders" in mistake
