@@ -39,9 +39,7 @@ class Seam:
             text = self._new_part("".join(piece.contents), is_last=piece.last)
             piece.contents = [text] if text else []
         if piece.last:
-            self.usage, piece.usage = piece.usage, None
-            # Their places are in the text of this call alone.
-            piece.citations = ()
+            self.usage = piece.take_usage()
         return piece
 
     @property

@@ -95,6 +95,18 @@ class ProviderAnswer(ABC):
         # None as long as there are none.
         self._citations: VendorCitations | None = None
 
+    def expect(
+        self,
+        tool_names: Mapping[str, str],
+        thoughts: GatheredThoughts | None,
+        *,
+        is_traced: bool,
+        tells_thoughts: bool,
+    ) -> None:
+        """Is called before the answer is read, with what is wanted of it besides the text."""
+        self.tool_names, self.thoughts = tool_names, thoughts
+        self.is_traced, self.tells_thoughts = is_traced, tells_thoughts
+
     def read_event(self, data: bytes) -> None:
         """Reads one event of a stream. Raises UnreadableAnswer, or another ProviderError."""
         try:

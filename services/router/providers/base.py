@@ -213,6 +213,11 @@ class Piece(msgspec.Struct):
         """Makes this the last piece of its answer."""
         self.finish_reason, self.usage, self.last, self.thoughts = reason, usage, True, thoughts
 
+    def take_usage(self) -> ProviderUsage | None:
+        """Returns the usage and leaves none, nor citations, whose places are in the text of this call alone."""
+        usage, self.usage, self.citations = self.usage, None, ()
+        return usage
+
     @property
     def is_empty(self) -> bool:
         return self.says_nothing and not self.finish_reason

@@ -185,4 +185,4 @@ def _check(recorded: Recorded) -> None:
     # The last part of an id such as us.anthropic.claude-opus-4-6-v1:0, or of an ARN.
     model = unquote(recorded.target).split("/")[-2].rpartition("anthropic.")[2]
     require(model, "The provided model identifier is invalid.")
-    check_message_request({**request, "model": model}, version)
+    check_message_request({**request, "model": model, "stream": recorded.path.endswith("-stream")}, version)

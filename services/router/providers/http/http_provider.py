@@ -182,10 +182,9 @@ class HttpProvider(ABC):
         streams, sink, is_traced, tells_thoughts = call.stream, call.sink, call.is_traced, call.keeps_thoughts
         thoughts = GatheredThoughts() if tells_thoughts or call.tools.json else None
         answer, buffer = self._answer_type(call)(), AnswerBuffer(self._budget)
-        answer.tool_names = call.tool_names
+        answer.expect(call.tool_names, thoughts, is_traced=is_traced, tells_thoughts=tells_thoughts)
         # It refers to the prompt, which is not needed any more.
         del call
-        answer.is_traced, answer.thoughts, answer.tells_thoughts = is_traced, thoughts, tells_thoughts
         try:
             media_type = _media_type(connection.response.header(b"content-type"))
             if not _is_stream(media_type, streams=streams):
