@@ -89,6 +89,8 @@ class ProviderRoute:
     open_parameters: bool = False
     # Whether it takes a `tool_choice` among some of the tools; others are sent these alone.
     allowed_tools: bool = False
+    # Whether it has custom tools, for models that take them.
+    custom_tools: bool = False
     # Whether requests mark what the provider may cache, where it caches nothing else.
     prompt_caching: bool = True
     # Whether system messages stay within the conversation, at models that take them there.

@@ -64,6 +64,10 @@ def _refusing(name: str) -> Callable[[Abilities, re.Match[str]], Abilities]:
 
 OPENAI: Final = (
     Lesson(
+        re.compile(r"['`\"]?custom['`\"]? tools are not supported |invalid value: 'custom'\. supported values are: "),
+        _setting(custom_tools=False),
+    ),
+    Lesson(
         re.compile(
             r"unsupported parameter: 'max_tokens' is not supported with this model\. use 'max_completion_tokens'"
         ),
