@@ -6,8 +6,9 @@ from edge.billing.hold import ChatHold
 from edge.chat.reply import Reply
 from edge.http.http_chat import HttpChat
 from edge.http.replies import StreamedHttpReply, WholeHttpReply
+from edge.wire.answer_ids import COMPLETION_PREFIX
 from edge.wire.chat_request import ChatBody
-from edge.wire.completion_json import COMPLETION_PREFIX, DELTA_END, Chunks, Completion
+from edge.wire.completion_json import DELTA_END, Chunks, Completion
 from legato_protos.type.v1.chat_api_pb2 import CHAT_API_CHAT
 from services.chassis.http.asgi import BODY_WRITER, Send
 from services.chassis.http.response_writer import ResponseWriter

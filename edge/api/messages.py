@@ -13,10 +13,11 @@ from edge.backends.auth import Principal
 from edge.chat.token_count import count_tokens
 from edge.messages.errors import MESSAGES_PATH, error_object, request_id_header
 from edge.messages.events import MessageEvents
+from edge.messages.message_json import MessageForm
 from edge.messages.request import render_chat
 from edge.messages.whole_message import WholeMessage
+from edge.wire.answer_ids import MESSAGE_PREFIX
 from edge.wire.body_reader import read_body
-from edge.wire.message_json import MESSAGE_PREFIX, MessageForm
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
@@ -159,5 +160,6 @@ async def count_message_tokens(request: Request, response: Response, principal: 
     a request from the key's rate limit."""
     response.raw_headers += request_id_header(request.state.request_id)
     with edge.prompt_memory.hold(principal.account_id) as memory:
-        rendered = await render_chat(await read_body(request.scope, TimedReceive(request.receive), memory))
+        body = await read_body(request.scope, TimedReceive(request.receive), memory)
+        rendered = await render_chat(body)
         return TokenCount(input_tokens=await count_tokens(edge, principal, rendered.take_body(), memory))

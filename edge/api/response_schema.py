@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from edge.api.chat_schema import CACHE_KEY, NOT_USED, AnyValue, UnixSeconds, UrlCitation
-from edge.wire import response_fields as fields
+from edge.responses import fields
 from edge.wire.request_fields import IF_TAKEN
 
 _Object = dict[str, Any] | None

@@ -11,10 +11,10 @@ from edge.api.description import RATE_HEADERS, REQUEST_ID, errors, example_value
 from edge.api.dialects import RESPONSES_PATH
 from edge.backends.auth import Principal
 from edge.responses.events import GatheredResponse, ResponseEvents
+from edge.responses.fields import ResponseBody
+from edge.responses.response_items import ReasoningForm
+from edge.responses.response_json import ResponseObject, settings_of
 from edge.responses.tools import OfferedTools
-from edge.wire.response_fields import ResponseBody
-from edge.wire.response_items import ReasoningForm
-from edge.wire.response_json import ResponseObject, settings_of
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason

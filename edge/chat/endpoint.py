@@ -138,7 +138,6 @@ class ChatEndpoint:
             # A body of unknown length is charged by its actual size, before it is processed.
             await edge.metering.admit_longer(admission, guess_body_tokens(len(given)))
         body = await decode_chat(given)
-        incoming.complete(body)
         claim = await claim_in(incoming.scope["headers"], given, principal)
         class_id = admitted.class_id = edge.models.class_for(body.model, principal)
         if incoming.when_gone is None:

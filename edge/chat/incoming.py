@@ -46,16 +46,14 @@ class IncomingChat(ABC):
     def read(self, memory: BudgetShare) -> Awaitable[bytes]:
         """Returns the body as JSON. What has arrived of it is held in `memory`, which the caller releases."""
 
-    def complete(self, body: ChatBody) -> None:  # noqa: B027 Most say no more.
-        """Adds to the decoded body what the request says and a chat completion has no place for."""
-
     @property
     def when_gone(self) -> WhenGone | None:
         """Registers a callback for a disconnect; None: the client has disconnected."""
         return self.scope.get(WHEN_GONE)
 
     @abstractmethod
-    def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply: ...
+    def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
+        """Opens the answer, and adds to the decoded body what a chat completion has no place for."""
 
     @abstractmethod
     def record_rates(self, rates: Headers) -> None:

@@ -6,14 +6,15 @@ import msgspec
 from msgspec import Raw
 
 from edge.messages.fields import Message, MessageBlock
-from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
-from edge.wire.checked_json import decode_part, invalid, present
+from edge.wire.chat_request import BYTES_PER_ELEMENT
+from edge.wire.checked_json import check_object, decode_part, invalid, is_object, present
+from edge.wire.element_reader import ElementReader
 from edge.wire.request_fields import NULL
 from edge.wire.sealed_reasoning import past_reasoning
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
-_QUOTE, _BRACE, _BRACKET = b'"{['
+_QUOTE, _BRACKET = b'"['
 _EMPTY: Final = Raw(b'""')
 _TEXT: Final = Raw(b'"text"')
 # What a result begins with that is an error: chat completions have no other place for it.
@@ -21,7 +22,6 @@ _ERROR: Final = b'"Error'
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
 
 _encode = msgspec.json.encode
-_list_decoder = msgspec.json.Decoder(list[Raw])
 _message_decoder = msgspec.json.Decoder(Message)
 _block_decoder = msgspec.json.Decoder(MessageBlock)
 
@@ -29,17 +29,15 @@ _block_decoder = msgspec.json.Decoder(MessageBlock)
 _Part = dict[str, Raw]
 
 
-class ChatMessages:
+class ChatMessages(ElementReader):
     def __init__(self, yielder: Yielder) -> None:
+        super().__init__(yielder)
         self.rendered: list[bytes] = []
         # Names of what has no place in a chat.
         self.ignored: set[str] = set()
         # The size of what was thought in each turn that has some. A turn ends where the user speaks.
         self.thought_bytes: list[int] = []
         self._has_thought = False
-        self._yielder = yielder
-        # Messages and blocks.
-        self._elements = 0
 
     async def add_system(self, content: Raw) -> None:
         """Adds the instructions that stand before the messages."""
@@ -52,10 +50,9 @@ class ChatMessages:
     async def add(self, messages: Raw) -> None:
         if not present(messages):
             raise invalid(Sentence("messages_missing"), "messages")
-        raw_messages = decode_part(_list_decoder, messages, "messages")
+        raw_messages = self._split(messages, "messages")
         if not raw_messages:
             raise invalid(Sentence("messages_empty"), "messages")
-        self._count(len(raw_messages), "messages")
         for index, raw_message in enumerate(raw_messages):
             message = decode_part(_message_decoder, raw_message, f"messages[{index}]")
             place = f"messages[{index}].content"
@@ -77,21 +74,14 @@ class ChatMessages:
             return content
         if kind != _BRACKET:
             raise invalid(Sentence("text_or_blocks_expected", name=place), place)
-        raw_blocks = decode_part(_list_decoder, content, place)
-        self._count(len(raw_blocks), place)
         blocks = []
-        for index, raw_block in enumerate(raw_blocks):
+        for index, raw_block in enumerate(self._split(content, place)):
             block = decode_part(_block_decoder, raw_block, f"{place}[{index}]")
-            if present(block.cache_control) and memoryview(block.cache_control)[0] != _BRACE:
-                at = f"{place}[{index}].cache_control"
-                raise invalid(Sentence("object_expected", name=at), at)
+            if block.cache_control:
+                check_object(block.cache_control, f"{place}[{index}].cache_control")
             blocks.append(block)
             await self._yielder.spend(len(memoryview(raw_block)) + BYTES_PER_ELEMENT)
         return blocks
-
-    def _count(self, elements: int, place: str) -> None:
-        self._elements += elements
-        check_count(self._elements, place)
 
     def _count_thought(self, size_bytes: int) -> None:
         if not self._has_thought:
@@ -134,7 +124,7 @@ class ChatMessages:
     def _call(self, block: MessageBlock, place: str) -> dict[str, object]:
         if not block.id or not block.name:
             raise invalid(Sentence("call_incomplete", name=place), place)
-        if not block.input or memoryview(block.input)[0] != _BRACE:
+        if not is_object(block.input):
             raise invalid(Sentence("object_expected", name=f"{place}.input"), f"{place}.input")
         if _mark(block):
             self.ignored.add("tool_use.cache_control")

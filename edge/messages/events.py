@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from edge.messages.errors import error_object
-from edge.messages.whole_message import is_complete
-from edge.wire.message_json import (
+from edge.messages.message_json import (
     NOT_SEALED,
     MessageForm,
     citation_object,
@@ -21,6 +20,7 @@ from edge.wire.message_json import (
     thinking_block,
     usage_object,
 )
+from edge.messages.whole_message import is_complete
 from edge.wire.sealed_reasoning import joined_data
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage

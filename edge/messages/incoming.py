@@ -1,26 +1,23 @@
 """A chat that comes in by Anthropic's Messages, and the way its answer is written."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from edge.billing.hold import ChatHold
 from edge.chat.reply import Reply
-from edge.http.http_chat import HttpChat
-from edge.http.replies import HttpReply, StreamedHttpReply, WholeHttpReply
+from edge.http.converted_chat import ConvertedChat, ConvertedStream
+from edge.http.replies import HttpReply, WholeHttpReply
 from edge.messages.errors import render_error, request_id_header
 from edge.messages.events import MessageEvents
 from edge.messages.request import RenderedChat, render_chat
 from edge.messages.whole_message import WholeMessage
-from edge.wire.body_reader import check_size
+from edge.wire.answer_ids import MESSAGE_PREFIX
 from edge.wire.chat_request import ChatBody
 from edge.wire.checked_json import MOST_NAMES, OTHERS
-from edge.wire.message_json import MESSAGE_PREFIX
 from legato_protos.type.v1.chat_api_pb2 import CHAT_API_MESSAGES
 from services.chassis.errors import LegatoError
-from services.chassis.http.asgi import BODY_WRITER, Headers, Send
-from services.chassis.http.response_writer import ResponseWriter
-from services.chassis.load.fair_budget import BudgetShare
+from services.chassis.http.asgi import BODY_WRITER, Headers
 
 _BETA_HEADER: Final = b"anthropic-beta"
 _BETA: Final = re.compile(r"(?P<name>[a-z0-9-]{1,48}?)-\d{4}-?\d{2}-?\d{2}")
@@ -31,21 +28,16 @@ _KNOWN_BETAS: Final = frozenset((
 ))  # fmt: skip
 
 
-class MessagesChat(HttpChat):
+class MessagesChat(ConvertedChat):
     api = CHAT_API_MESSAGES
     _rendered: RenderedChat
 
-    async def read(self, memory: BudgetShare) -> bytes:
-        self._rendered = await render_chat(await super().read(memory))
-        body = self._rendered.take_body()
-        check_size(len(body))
-        memory.grow_to(len(body))
-        return body
-
-    def complete(self, body: ChatBody) -> None:
-        body.kept_thinking_turns = self._rendered.kept_turns
+    async def convert(self, body: bytes, *, may_search: bool) -> bytes:
+        self._rendered = await render_chat(body)
+        return self._rendered.take_body()
 
     def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
+        body.kept_thinking_turns = self._rendered.kept_turns
         edge, request_id, form = self._edge, self.request_id, self._rendered.form
         ignored = (*unknown_betas(self.scope["headers"]), *self._rendered.ignored, *body.ignored)
         message_id = f"{MESSAGE_PREFIX}{request_id}"
@@ -70,23 +62,12 @@ class WholeMessageReply(WholeHttpReply):
         self._whole.stop_sequence = sequence
 
 
-class EventReply(StreamedHttpReply):
+class EventReply(ConvertedStream):
     has_padding_field = False
-
-    def __init__(
-        self, send: Send, events: MessageEvents, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
-    ) -> None:
-        super().__init__(send, events, ignored, writer, keepalive_s)
-        self._message_events = events
+    _events: MessageEvents
 
     def record_stop(self, sequence: str) -> None:
-        self._message_events.stop_sequence = sequence
-
-    def write_packed(self, packed: bytes) -> None:
-        if self.is_padded:
-            super().write_packed(packed)
-            return
-        self._writer.write(self._message_events.packed(packed))
+        self._events.stop_sequence = sequence
 
 
 def unknown_betas(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:

@@ -22,11 +22,10 @@ from edge.messages.fields import (
     Thinking,
     ToolChoice,
 )
+from edge.messages.message_json import MessageForm
 from edge.wire.chat_request import BYTES_PER_ELEMENT, TOOL_NAME, check_tool_count
-from edge.wire.checked_json import SLICE_BYTES, check_utf8, decode_known, decode_part, invalid, present
-from edge.wire.message_json import MessageForm
-from edge.wire.request_fields import NULL
-from edge.wire.value_limit import check_values
+from edge.wire.checked_json import SLICE_BYTES, check_object, decode_part, invalid, is_object, present, read_fields
+from edge.wire.element_reader import split_list
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
@@ -38,13 +37,11 @@ _KEPT_TURNS: Final = 1
 _BYTES_PER_TOKEN: Final = 4
 _THINKS: Final = ("enabled", "adaptive")
 _TOOL_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
-_BRACE: Final = ord("{")
 _SCHEMA_PLACE: Final = "output_config.format.schema"
 
 _encode = msgspec.json.encode
 _strict_decoder: msgspec.json.Decoder[MessagesBody] = msgspec.json.Decoder(MessagesBodyOfKnownFields)
 _body_decoder = msgspec.json.Decoder(MessagesBody)
-_list_decoder = msgspec.json.Decoder(list[Raw])
 _tool_decoder = msgspec.json.Decoder(GivenTool)
 
 
@@ -67,22 +64,18 @@ class RenderedChat:
 
 async def render_chat(body: bytes) -> RenderedChat:
     yielder = Yielder(SLICE_BYTES)
-    if len(body) > SLICE_BYTES or not body.isascii():
-        await check_utf8(body, yielder)
-    await check_values(body, yielder)
-    decoded, ignored = decode_known(body, _strict_decoder, _body_decoder)
-    await yielder.spend(len(body))
+    decoded, ignored = await read_fields(body, yielder, _strict_decoder, _body_decoder)
     _refuse_what_is_not_offered(decoded)
     fields = _parameters(decoded)
-    fields_json = [_encode(fields)[1:-1]] if fields else []
     messages = ChatMessages(yielder)
     if system := present(decoded.system):
         await messages.add_system(Raw(system))
     await messages.add(decoded.messages)
+    fields_json = [_encode(fields)[1:-1]] if fields else []
     fields_json.append(b'"messages":[%b]' % b",".join(messages.rendered))
     others = [*ignored, *messages.ignored]
     if tools := present(decoded.tools):
-        tools_json, of_tools = await _tools(Raw(tools), yielder)
+        tools_json, of_tools = await _tools(tools, yielder)
         fields_json.append(b'"tools":[%b]' % b",".join(tools_json))
         others += of_tools
     rendered = b"{%b}" % b",".join(fields_json)
@@ -131,7 +124,7 @@ def _parameters(body: MessagesBody) -> dict[str, object]:
     config = body.output_config or OutputConfig()
     fields |= _reasoning(body.thinking, config.effort)
     if (wanted := config.format or body.output_format) is not None:
-        if not _is_object(wanted.schema):
+        if not is_object(wanted.schema):
             raise invalid(Sentence("schema_expected", name=_SCHEMA_PLACE), _SCHEMA_PLACE)
         schema = {"name": "answer", "schema": wanted.schema, "strict": True}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -163,11 +156,11 @@ def _tool_choice(choice: ToolChoice) -> dict[str, object]:
     return fields
 
 
-async def _tools(raw: Raw, yielder: Yielder) -> tuple[list[bytes], set[str]]:
+async def _tools(tools: bytes, yielder: Yielder) -> tuple[list[bytes], set[str]]:
     """Returns the tools, and the names of what is not passed on."""
     rendered: list[bytes] = []
     ignored: set[str] = set()
-    raw_tools = decode_part(_list_decoder, raw, "tools")
+    raw_tools = split_list(tools, "tools")
     check_tool_count(len(raw_tools))
     for index, raw_tool in enumerate(raw_tools):
         place = f"tools[{index}]"
@@ -186,7 +179,7 @@ def _function(tool: GivenTool, place: str) -> dict[str, object]:
         raise invalid(Sentence("deferred_tool_refused", name=f"{place}.defer_loading"), f"{place}.defer_loading")
     if not TOOL_NAME.fullmatch(tool.name):
         raise invalid(Sentence("function_name_invalid"), f"{place}.name")
-    if not _is_object(tool.input_schema):
+    if not is_object(tool.input_schema):
         raise invalid(Sentence("schema_expected", name=f"{place}.input_schema"), f"{place}.input_schema")
     function: dict[str, object] = {"name": tool.name}
     if tool.description is not None:
@@ -196,11 +189,6 @@ def _function(tool: GivenTool, place: str) -> dict[str, object]:
         function["strict"] = tool.strict
     fields: dict[str, object] = {"type": "function", "function": function}
     if present(tool.cache_control):
-        if not _is_object(tool.cache_control):
-            raise invalid(Sentence("object_expected", name=f"{place}.cache_control"), f"{place}.cache_control")
+        check_object(tool.cache_control, f"{place}.cache_control")
         fields["cache_control"] = tool.cache_control
     return fields
-
-
-def _is_object(value: Raw) -> bool:
-    return bool(value) and value != NULL and memoryview(value)[0] == _BRACE

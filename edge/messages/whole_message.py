@@ -6,8 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from edge.wire.completion_json import Folded
-from edge.wire.message_json import (
+from edge.messages.message_json import (
     NOT_SEALED,
     MessageForm,
     citation_object,
@@ -17,6 +16,7 @@ from edge.wire.message_json import (
     thinking_block,
     usage_object,
 )
+from edge.wire.completion_json import Folded
 from edge.wire.sealed_reasoning import joined_data
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage

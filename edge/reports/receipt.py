@@ -5,9 +5,7 @@ from typing import Final
 
 from edge.backends.auth import Principal
 from edge.chat.edge_state import EdgeState
-from edge.wire.completion_json import COMPLETION_PREFIX
-from edge.wire.message_json import MESSAGE_PREFIX
-from edge.wire.response_json import RESPONSE_PREFIX
+from edge.wire.answer_ids import COMPLETION_PREFIX, MESSAGE_PREFIX, RESPONSE_PREFIX
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
 from legato_protos.type.v1.chat_api_pb2 import ChatApi

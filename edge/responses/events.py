@@ -1,19 +1,20 @@
 """Renders an answer as a response: as typed events with sequence numbers, or as one object."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from edge.responses.output import IN_PROGRESS, Output
 from edge.responses.request import rename_param
+from edge.responses.response_items import REFUSAL, TEXT, OutputPart, ReasoningForm
+from edge.responses.response_json import ResponseObject, end_status
 from edge.responses.tools import OfferedTools
-from edge.wire.response_items import REFUSAL, TEXT, OutputPart, ReasoningForm
-from edge.wire.response_json import ResponseObject, end_status
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.response_writer import COMMENT
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 # OpenAI's codes for errors of ours, by their status; others have the code of the error table.
 _CODES: Final = {429: "rate_limit_exceeded", 500: "server_error", 502: "server_error", 503: "server_error"}
@@ -21,10 +22,34 @@ _CODES: Final = {429: "rate_limit_exceeded", 500: "server_error", 502: "server_e
 _encode = msgspec.json.encode
 
 
-class ResponseEvents:
+class _Answer:
     def __init__(self, response: ResponseObject, tools: OfferedTools, reasoning: ReasoningForm) -> None:
         self._response = response
         self._output = Output(response.request_id, tools, reasoning, self._emit)
+
+    def _emit(self, name: str, fields: dict[str, object], prefix: str = "response.") -> None:
+        """Tells what happens to an item, if the answer is streamed."""
+
+    def add(self, response: router.ChatResponse) -> None:
+        self._output.take_reasoning(response)
+        if response.contents:
+            self._add_texts([_encode(text) for text in response.contents], REFUSAL if response.refusal else TEXT)
+        self._output.add_calls(response.tool_calls)
+
+    def _add_texts(self, texts_json: Iterable[bytes], kind: str) -> None:
+        """Adds texts, each as JSON."""
+        raise NotImplementedError
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._output.cite(citations)
+
+    def add_reasoning_data(self, data: str) -> None:
+        self._output.seal(data)
+
+
+class ResponseEvents(_Answer):
+    def __init__(self, response: ResponseObject, tools: OfferedTools, reasoning: ReasoningForm) -> None:
+        super().__init__(response, tools, reasoning)
         self._events: list[bytes] = []
         self._sequence_number = 0
         # The part that texts are added to, and its event up to the text.
@@ -38,17 +63,14 @@ class ResponseEvents:
         return self._take()
 
     def deltas(self, response: router.ChatResponse) -> bytes:
-        self._output.take_reasoning(response)
-        if response.contents:
-            self.add_texts([_encode(text) for text in response.contents], REFUSAL if response.refusal else TEXT)
-        self._output.add_calls(response.tool_calls)
+        self.add(response)
         return self._take()
 
-    def texts(self, texts_json: Sequence[bytes]) -> bytes:
-        self.add_texts(texts_json, TEXT)
+    def packed(self, packed: bytes) -> bytes:
+        self._add_texts(packed[PACKED_HEAD_BYTES:].split(SEPARATOR), TEXT)
         return self._take()
 
-    def add_texts(self, texts_json: Sequence[bytes], kind: str) -> None:
+    def _add_texts(self, texts_json: Iterable[bytes], kind: str) -> None:
         part = self._output.open_part(kind)
         if part is not self._part:
             self._part = part
@@ -61,12 +83,6 @@ class ResponseEvents:
                 b'%b%b,"sequence_number":%d}\n\n' % (self._delta_head, text_json, self._sequence_number)
             )
             self._sequence_number += 1
-
-    def cite(self, citations: Iterable[router.Citation]) -> None:
-        self._output.cite(citations)
-
-    def add_reasoning_data(self, data: str) -> None:
-        self._output.seal(data)
 
     def closing(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         status = end_status(finish_reason)
@@ -82,9 +98,8 @@ class ResponseEvents:
         told = {"code": code, "message": error.message, "param": rename_param(error.param)}
         self._emit("error", {**told, "error": {"type": error.wire.type, **told}}, prefix="")
         failed = {"code": code, "message": error.message}
-        self._emit(
-            "failed", {"response": self._response.render("failed", self._output.render("incomplete"), error=failed)}
-        )
+        output = self._output.render("incomplete")
+        self._emit("failed", {"response": self._response.render("failed", output, error=failed)})
         return opening + self._take()
 
     def sign_of_life(self) -> bytes:
@@ -101,25 +116,11 @@ class ResponseEvents:
         return b"".join(events)
 
 
-class GatheredResponse:
+class GatheredResponse(_Answer):
     """The response object of an answer that is not streamed."""
 
-    def __init__(self, response: ResponseObject, tools: OfferedTools, reasoning: ReasoningForm) -> None:
-        self._response = response
-        self._output = Output(response.request_id, tools, reasoning, lambda name, fields: None)
-
-    def add(self, response: router.ChatResponse) -> None:
-        self._output.take_reasoning(response)
-        if response.contents:
-            part = self._output.open_part(REFUSAL if response.refusal else TEXT)
-            part.pieces += [_encode(text)[1:-1] for text in response.contents]
-        self._output.add_calls(response.tool_calls)
-
-    def cite(self, citations: Iterable[router.Citation]) -> None:
-        self._output.cite(citations)
-
-    def add_reasoning_data(self, data: str) -> None:
-        self._output.seal(data)
+    def _add_texts(self, texts_json: Iterable[bytes], kind: str) -> None:
+        self._output.open_part(kind).pieces += [text_json[1:-1] for text_json in texts_json]
 
     def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         self._output.end_reasoning()

@@ -5,14 +5,15 @@ there, so what the assistant said and called up to the next result, or the next 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from edge.responses.tools import OfferedTools
-from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
-from edge.wire.checked_json import decode_part, invalid
+from edge.wire.chat_request import BYTES_PER_ELEMENT
+from edge.wire.checked_json import checked_text, decode_part, invalid
+from edge.wire.element_reader import ElementReader
 from edge.wire.request_fields import ABSENT, NULL
 from edge.wire.sealed_reasoning import past_reasoning
 from services.chassis.sentence import Sentence
@@ -67,20 +68,17 @@ class _OpenTurn:
 
 
 _item_decoder = msgspec.json.Decoder(_InputItem)
-_content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(str | list[Raw])
 _part_decoder = msgspec.json.Decoder(_SaidPart)
-_text_decoder = msgspec.json.Decoder(str)
 
 
-class InputReader:
+class InputReader(ElementReader):
     """Renders items as messages, each as JSON."""
 
     def __init__(self, tools: OfferedTools, yielder: Yielder) -> None:
+        super().__init__(yielder)
         self._tools = tools
-        self._yielder = yielder
         self._messages: list[bytes] = []
         self._turn: _OpenTurn | None = None
-        self._elements = 0
 
     async def read(self, raw_items: list[Raw]) -> list[bytes]:
         for index, raw_item in enumerate(raw_items):
@@ -158,33 +156,21 @@ class InputReader:
         """Returns the texts and the refusals."""
         if memoryview(content)[0] == _QUOTE:
             return [content], []
-        raw_parts = decode_part(_content_decoder, content, place)
-        self._count(len(raw_parts), place)
         texts: list[Raw] = []
         refusals: list[Raw] = []
-        for index, raw_part in enumerate(raw_parts):
+        for index, raw_part in enumerate(self._split(content, place)):
             name = f"{place}[{index}]"
             part = decode_part(_part_decoder, raw_part, name)
             if part.type == "refusal":
-                refusals.append(_checked_text(part.refusal, f"{name}.refusal"))
+                refusals.append(checked_text(part.refusal, f"{name}.refusal"))
             elif part.type in _TEXT_PARTS:
-                texts.append(_checked_text(part.text, f"{name}.text"))
+                texts.append(checked_text(part.text, f"{name}.text"))
             else:
                 raise invalid(Sentence("response_part_form"), place)
             await self._yielder.spend(BYTES_PER_ELEMENT)
         return texts, refusals
 
-    def _count(self, elements: int, name: str) -> None:
-        self._elements += elements
-        check_count(self._elements, name)
-
 
 def _content(texts: list[Raw]) -> object:
     """Returns the content: one text as a string, as most servers prefer."""
     return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts] or ""
-
-
-def _checked_text(text: Raw, name: str) -> Raw:
-    if memoryview(text)[0] != _QUOTE:
-        decode_part(_text_decoder, text, name)
-    return text

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from edge.responses.response_items import TEXT, Emit, MessageItem, OutputItem, OutputPart, ReasoningForm, ReasoningItem
 from edge.responses.tools import NamedTool, OfferedTools
+from edge.wire.completion_json import cited_page
 from edge.wire.custom_tools import CustomInput
-from edge.wire.response_items import TEXT, Emit, MessageItem, OutputPart, ReasoningForm, ReasoningItem
 from edge.wire.sealed_reasoning import joined_data
 from legato_protos.router.v1 import router_pb2 as router
 
@@ -14,9 +15,7 @@ IN_PROGRESS: Final = "in_progress"
 
 
 @dataclass(slots=True)
-class CallItem:
-    item_id: str
-    output_index: int
+class CallItem(OutputItem):
     call_id: str
     tool: NamedTool
     _arguments: list[str] = field(default_factory=list)
@@ -47,11 +46,10 @@ class CallItem:
             self._tell(arguments, emit)
 
     def end(self, status: str, emit: Emit) -> None:
-        item = self.render(status)
-        whole = str(item[self._field])
+        whole = str(self.render(status)[self._field])
         self._tell(whole[self._told :], emit)
         self._emit("done", {self._field: whole}, emit)
-        emit("output_item.done", {"output_index": self.output_index, "item": item})
+        self.emit_item("done", status, emit)
 
     def _tell(self, delta: str, emit: Emit) -> None:
         if delta:
@@ -144,7 +142,7 @@ class Output:
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations to the text, which is complete."""
         if self._message is not None and (part := self._message.parts[-1]).kind == TEXT:
-            part.annotations = [_annotation(citation) for citation in citations]
+            part.annotations = [{"type": "url_citation", **cited_page(citation)} for citation in citations]
             for index, annotation in enumerate(part.annotations):
                 fields = {**part.place, "annotation_index": index, "annotation": annotation}
                 self._emit("output_text.annotation.added", fields)
@@ -160,12 +158,7 @@ class Output:
 
     def _begin(self, item: MessageItem | CallItem | ReasoningItem) -> None:
         self._items.append(item)
-        self._emit("output_item.added", {"output_index": item.output_index, "item": item.render(IN_PROGRESS)})
+        item.emit_item("added", IN_PROGRESS, self._emit)
 
     def _next_id(self, prefix: str) -> str:
         return f"{prefix}_{self._request_id}{len(self._items)}"
-
-
-def _annotation(citation: router.Citation) -> dict[str, object]:
-    place = {"start_index": citation.start_index, "end_index": citation.end_index}
-    return {"type": "url_citation", **place, "title": citation.title, "url": citation.url}

@@ -10,14 +10,13 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from edge.responses.fields import ReasoningOptions, ResponseBody, ResponseBodyOfKnownFields, TextOptions
 from edge.responses.items import InputReader
+from edge.responses.response_items import ReasoningForm
+from edge.responses.response_json import settings_of
 from edge.responses.tools import OfferedTools, choose_tools, read_tools
-from edge.wire.checked_json import SLICE_BYTES, check_field, check_utf8, decode_known, decode_part, invalid, present
+from edge.wire.checked_json import SLICE_BYTES, check_field, checked_text, decode_part, invalid, present, read_fields
 from edge.wire.request_fields import ABSENT
-from edge.wire.response_fields import ReasoningOptions, ResponseBody, ResponseBodyOfKnownFields, TextOptions
-from edge.wire.response_items import ReasoningForm
-from edge.wire.response_json import settings_of
-from edge.wire.value_limit import check_values
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
 
@@ -32,7 +31,6 @@ _PARAMS: Final = {
     "verbosity": "text.verbosity",
 }
 _SCHEMA_FIELDS: Final = ("name", "description", "schema", "strict")
-_FIRST_NAME: Final = re.compile(r"\w+")
 
 _encode = msgspec.json.encode
 
@@ -64,17 +62,12 @@ _strict_decoder: msgspec.json.Decoder[ResponseBody] = msgspec.json.Decoder(Respo
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
 _format_decoder = msgspec.json.Decoder(_Format)
 _input_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(str | list[Raw])
-_text_decoder = msgspec.json.Decoder(str)
 
 
 async def convert_request(body_json: bytes, *, may_search: bool) -> ConvertedRequest:
     """`may_search`: the account lets its chats without tools search the web."""
     yielder = Yielder(SLICE_BYTES)
-    if len(body_json) > SLICE_BYTES or not body_json.isascii():
-        await check_utf8(body_json, yielder)
-    await check_values(body_json, yielder)
-    body, ignored = decode_known(body_json, _strict_decoder, _lenient_decoder)
-    await yielder.spend(len(body_json))
+    body, ignored = await read_fields(body_json, yielder, _strict_decoder, _lenient_decoder)
     _refuse_what_is_not_offered(body)
     tools = await read_tools(body.tools, yielder)
     choice_json, is_choice_ignored = choose_tools(body.tool_choice, tools)
@@ -102,8 +95,7 @@ async def convert_request(body_json: bytes, *, may_search: bool) -> ConvertedReq
 
 def rename_param(param: str | None) -> str | None:
     """Returns the name that a field of the chat has here."""
-    first = _FIRST_NAME.match(param or "")
-    return param if first is None else _PARAMS.get(first[0], param)
+    return _PARAMS.get(re.split(r"\W", param or "", maxsplit=1)[0], param)
 
 
 def _refuse_what_is_not_offered(body: ResponseBody) -> None:
@@ -155,8 +147,8 @@ async def _read_messages(body: ResponseBody, tools: OfferedTools, yielder: Yield
         raise invalid(Sentence("field_missing", name="input"), "input")
     messages = []
     if instructions := present(body.instructions):
-        decode_part(_text_decoder, instructions, "instructions")
-        messages.append(_encode({"role": "system", "content": Raw(instructions)}))
+        said_first = checked_text(Raw(instructions), "instructions")
+        messages.append(_encode({"role": "system", "content": said_first}))
     if given.startswith(b'"'):
         return [*messages, _encode({"role": "user", "content": Raw(given)})]
     said = await InputReader(tools, yielder).read(decode_part(_input_decoder, given, "input"))

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_tool_count
-from edge.wire.checked_json import LARGEST_FIELD_BYTES, decode_part, invalid, present
+from edge.wire.checked_json import check_field, check_object, decode_part, invalid, present
 from edge.wire.custom_tools import define_function
+from edge.wire.element_reader import split_list
 from edge.wire.request_fields import ABSENT
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
@@ -97,7 +98,6 @@ class _ToolChoice(_ChosenTool):
     tools: list[_ChosenTool] = []
 
 
-_list_decoder = msgspec.json.Decoder(list[Raw])
 _tool_decoder = msgspec.json.Decoder(_GivenTool)
 _choice_decoder: msgspec.json.Decoder[str | _ToolChoice] = msgspec.json.Decoder(
     Literal["auto", "none", "required"] | _ToolChoice
@@ -107,7 +107,7 @@ _choice_decoder: msgspec.json.Decoder[str | _ToolChoice] = msgspec.json.Decoder(
 async def read_tools(tools_json: Raw, yielder: Yielder) -> OfferedTools:
     tools = OfferedTools()
     if given := present(tools_json):
-        await _add_tools(tools, decode_part(_list_decoder, given, "tools"), "tools", yielder)
+        await _add_tools(tools, split_list(given, "tools"), "tools", yielder)
     return tools
 
 
@@ -141,22 +141,17 @@ def _definition(tool: _GivenTool, place: str) -> dict[str, object]:
     if tool.type == "custom":
         form = tool.format or _InputFormat("text")
         return define_function(tool.description or "", form.syntax, form.definition)
-    parameters = present(tool.parameters)
-    if parameters and not parameters.startswith(b"{"):
-        raise invalid(Sentence("object_expected", name=f"{place}.parameters"), f"{place}.parameters")
-    fields = {"description": tool.description, "parameters": Raw(parameters), "strict": tool.strict}
+    check_object(tool.parameters, f"{place}.parameters")
+    fields = {"description": tool.description, "parameters": Raw(present(tool.parameters)), "strict": tool.strict}
     return {name: value for name, value in fields.items() if value not in (None, "", ABSENT)}
 
 
 def choose_tools(choice_json: Raw, tools: OfferedTools) -> tuple[bytes, bool]:
     """Returns the `tool_choice` of the chat, empty for none, and whether the client's was left out. Leaves only the
     tools that it allows."""
-    given = present(choice_json)
-    if not given:
+    choice = check_field("tool_choice", present(choice_json), _choice_decoder)
+    if choice is None:
         return b"", False
-    if len(given) > LARGEST_FIELD_BYTES:
-        raise invalid(Sentence("field_too_large", name="tool_choice", most_bytes=LARGEST_FIELD_BYTES), "tool_choice")
-    choice = decode_part(_choice_decoder, given, "tool_choice")
     if tools.has_search and not tools.functions and choice != "none":
         # With a choice, the chat would not search. It does not have to.
         return b"", choice != "auto"

@@ -2,12 +2,13 @@
 
 import codecs
 import re
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from edge.wire.request_fields import NULL
+from edge.wire.value_limit import check_values
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
@@ -25,6 +26,8 @@ MOST_NAMES: Final = 32
 # Stands for names that do not fit into a header.
 OTHERS: Final = "*"
 
+_BRACE: Final = b"{"
+_QUOTE: Final = b'"'
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE: Final = re.compile(r" - at `(?P<path>\$.*)`$")
 # The messages of msgspec that contain only types, bounds and names of ours.
@@ -34,6 +37,7 @@ _SAFE: Final = re.compile(
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
+_text_decoder = msgspec.json.Decoder(str)
 
 
 async def check_utf8(body: bytes, yielder: Yielder) -> None:
@@ -49,6 +53,18 @@ async def check_utf8(body: bytes, yielder: Yielder) -> None:
             await yielder.spend((min(end, len(body)) - begin) // 4)
     except UnicodeDecodeError:
         raise invalid(Sentence("body_not_utf8")) from None
+
+
+async def read_fields(
+    body: bytes, yielder: Yielder, strict: msgspec.json.Decoder[StructT], lenient: msgspec.json.Decoder[StructT]
+) -> tuple[StructT, list[str]]:
+    """Checks a whole body; returns its fields as `decode_known` does."""
+    if len(body) > SLICE_BYTES or not body.isascii():
+        await check_utf8(body, yielder)
+    await check_values(body, yielder)
+    decoded = decode_known(body, strict, lenient)
+    await yielder.spend(len(body))
+    return decoded
 
 
 def decode_known(
@@ -77,12 +93,28 @@ def present(value: Raw) -> bytes:
     return b"" if value == NULL else bytes(value)
 
 
-def check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
-    """Checks a field of small size."""
+def check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[DecodedT]) -> DecodedT | None:
+    """Decodes a field of small size; returns None if it is empty."""
     if len(given) > LARGEST_FIELD_BYTES:
         raise invalid(Sentence("field_too_large", name=name, most_bytes=LARGEST_FIELD_BYTES), name)
-    if given:
-        decode_part(decoder, given, name)
+    return decode_part(decoder, given, name) if given else None
+
+
+def is_object(value: Raw) -> bool:
+    return bytes(memoryview(value)[:1]) == _BRACE
+
+
+def check_object(value: Raw, place: str) -> None:
+    """Raises for a value that is there and no object."""
+    if present(value) and not is_object(value):
+        raise invalid(Sentence("object_expected", name=place), place)
+
+
+def checked_text(value: Raw, place: str) -> Raw:
+    """Returns the value, which is a text."""
+    if bytes(memoryview(value)[:1]) != _QUOTE:
+        decode_part(_text_decoder, value, place)
+    return value
 
 
 def decode_part(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: str) -> DecodedT:

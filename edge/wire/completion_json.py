@@ -14,8 +14,6 @@ from services.chassis.errors import LegatoError
 from services.chassis.http.response_writer import COMMENT
 from services.rules.usage import COLUMNS, parts_of
 
-# The prefix of a completion's id, before the id of its request.
-COMPLETION_PREFIX = "chatcmpl-"
 DONE = b"data: [DONE]\n\n"
 # The objects of an answer's usage that break counts down.
 DETAILS: Final = {f"{whole}_details": parts for whole in COLUMNS if (parts := parts_of(whole))}
@@ -137,10 +135,14 @@ def _input_delta(index: int, text: str) -> dict[str, object]:
     return {"index": index, "custom": {"input": text}}
 
 
-def _annotation(citation: router.Citation) -> dict[str, object]:
-    """Renders a URL citation, for documents too: clients know no other kind."""
+def cited_page(citation: router.Citation) -> dict[str, object]:
+    """Renders what a URL citation has, for documents too: clients know no other kind."""
     place = {"start_index": citation.start_index, "end_index": citation.end_index}
-    return {"type": "url_citation", "url_citation": {**place, "title": citation.title, "url": citation.url}}
+    return {**place, "title": citation.title, "url": citation.url}
+
+
+def _annotation(citation: router.Citation) -> dict[str, object]:
+    return {"type": "url_citation", "url_citation": cited_page(citation)}
 
 
 class Folded:

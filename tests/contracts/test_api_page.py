@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from edge.api.usage import UsageQuery
+from edge.responses.fields import ResponseBody
 from edge.wire.request_fields import Body
-from edge.wire.response_fields import ResponseBody
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "api.md"

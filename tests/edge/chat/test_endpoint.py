@@ -1,18 +1,25 @@
 """The path of a chat from its endpoint to the exchange with metering."""
 
+import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any, cast
 
 import pytest
 
 from edge.access.maintenance import MaintenanceMode
+from edge.api import messages
 from edge.api.app import EdgeApp
+from edge.api.dialects import CHATS
+from edge.http import http_chat
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers
+from services.chassis.http.body_progress import TimedReceive
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.sentence import Sentence
 from services.chassis.telemetry.log import Log
@@ -77,6 +84,32 @@ def scope_of(given: bytes, chat_harness: ChatHarness) -> dict[str, Any]:
         WHEN_GONE: lambda tell: None,
         BODY_WRITER: chat_harness,
     }
+
+
+@pytest.mark.parametrize("path", [*CHATS, "/v1/messages/count_tokens"])
+async def test_a_body_that_stalls_is_told_in_the_shape_of_its_dialect(
+    path: str, chat_harness: ChatHarness, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (http_chat, messages):
+        monkeypatch.setattr(module, "TimedReceive", partial(TimedReceive, within_s=0.01))
+    scope = scope_of(b"", chat_harness) | {"path": path}
+    scope["headers"] = [(b"content-length", b"100")]
+    del scope[BODY]
+    pieces = [{"type": "http.request", "body": b'{"model":', "more_body": True}]
+
+    async def receive() -> dict[str, Any]:
+        if not pieces:
+            await asyncio.Event().wait()
+        return pieces.pop()
+
+    await edge_with(chat_harness, log)(scope, receive, chat_harness._send)
+    told = json.loads(chat_harness.received)
+    assert (chat_harness.status, told["error"]["code"]) == (408, "request_timeout")
+    assert told["error"]["type"] == "invalid_request_error"
+    if path.startswith("/v1/messages"):
+        assert (told["type"], told["request_id"].encode()) == ("error", chat_harness.headers[b"request-id"])
+    else:
+        assert told.keys() == {"error"}
 
 
 async def test_few_frames_lie_between_the_endpoint_and_the_exchange(

@@ -8,12 +8,12 @@ import pytest
 from edge.http.padding import render_padded
 from edge.http.replies import AnswerEvents
 from edge.messages.events import MessageEvents
+from edge.messages.message_json import MessageForm
 from edge.responses.events import ResponseEvents
+from edge.responses.response_items import ReasoningForm
+from edge.responses.response_json import ResponseObject
 from edge.responses.tools import OfferedTools
 from edge.wire.completion_json import Chunks
-from edge.wire.message_json import MessageForm
-from edge.wire.response_items import ReasoningForm
-from edge.wire.response_json import ResponseObject
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 
 # Of all lengths that tokens have, and letters of several bytes.

@@ -7,7 +7,7 @@ import pytest
 from edge.billing.hold import ChatHold
 from edge.messages.events import MessageEvents
 from edge.messages.incoming import EventReply, unknown_betas
-from edge.wire.message_json import MessageForm
+from edge.messages.message_json import MessageForm
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying

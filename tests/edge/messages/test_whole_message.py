@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.messages.events import MessageEvents
+from edge.messages.message_json import MessageForm
 from edge.messages.whole_message import WholeMessage
-from edge.wire.message_json import MessageForm
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from tests.support.message_events import read_events, read_message

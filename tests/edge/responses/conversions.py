@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from edge.responses.request import convert_request
+from edge.responses.response_items import ReasoningForm
 from edge.responses.tools import OfferedTools
 from edge.wire.chat_request import ChatBody, decode_chat
-from edge.wire.response_items import ReasoningForm
 from services.chassis.errors import LegatoError, Reason
 
 FORECAST: dict[str, Any] = {

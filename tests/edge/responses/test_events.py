@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from edge.responses.events import GatheredResponse, ResponseEvents
+from edge.responses.response_items import ReasoningForm
+from edge.responses.response_json import ResponseObject
 from edge.responses.tools import NamedTool, OfferedTools
-from edge.wire.response_items import ReasoningForm
-from edge.wire.response_json import ResponseObject
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.packed_pieces import pack_piece
 from services.chassis.sentence import Sentence
 from tests.edge.responses.conversions import convert
 from tests.edge.responses.typed_events import check_response, kinds, read_events
@@ -153,7 +154,7 @@ def test_packed_texts_are_the_same_events() -> None:
     by_message, by_pack = [ResponseEvents(response_object(), TOOLS, FORM) for _ in range(2)]
     texts = ["a", 'é"\\\n', "🌧"]
     opening = [events.opening(None) for events in (by_message, by_pack)]
-    packed = by_pack.texts([json.dumps(text, ensure_ascii=False).encode() for text in texts])
+    packed = by_pack.packed(pack_piece(1, 2, texts))
     assert packed == by_message.deltas(ChatResponse(contents=texts))
     ends = [events.closing("stop", USAGE) for events in (by_message, by_pack)]
     assert ends[0] == ends[1]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from edge.responses.request import rename_param
-from edge.wire.response_items import ReasoningForm
+from edge.responses.response_items import ReasoningForm
 from edge.wire.value_limit import MOST_VALUES
 from tests.edge.responses.conversions import FORECAST, convert, refusal
 

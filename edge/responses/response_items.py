@@ -34,9 +34,19 @@ class OutputPart:
 
 
 @dataclass(slots=True)
-class MessageItem:
+class OutputItem:
     item_id: str
     output_index: int
+
+    def render(self, status: str) -> dict[str, object]:
+        raise NotImplementedError
+
+    def emit_item(self, event: str, status: str, emit: Emit) -> None:
+        emit(f"output_item.{event}", {"output_index": self.output_index, "item": self.render(status)})
+
+
+@dataclass(slots=True)
+class MessageItem(OutputItem):
     parts: list[OutputPart] = field(default_factory=list)
 
     def render(self, status: str) -> dict[str, object]:
@@ -45,7 +55,7 @@ class MessageItem:
 
     def end(self, status: str, emit: Emit) -> None:
         self.end_part(emit)
-        emit("output_item.done", {"output_index": self.output_index, "item": self.render(status)})
+        self.emit_item("done", status, emit)
 
     def end_part(self, emit: Emit) -> None:
         if self.parts:
@@ -64,11 +74,9 @@ class ReasoningForm(NamedTuple):
 
 
 @dataclass(slots=True)
-class ReasoningItem:
+class ReasoningItem(OutputItem):
     """Thoughts. They have no status, which OpenAI refuses in items that come back."""
 
-    item_id: str
-    output_index: int
     encrypted_content: str = ""
     _texts: list[str] = field(default_factory=list)
 
@@ -92,7 +100,7 @@ class ReasoningItem:
             part = self._part()
             emit("reasoning_summary_text.done", {**self._place, "text": part["text"]})
             emit("reasoning_summary_part.done", {**self._place, "part": part})
-        emit("output_item.done", {"output_index": self.output_index, "item": self.render(status)})
+        self.emit_item("done", status, emit)
 
     def _part(self) -> dict[str, object]:
         return {"type": "summary_text", "text": "".join(self._texts)}

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 
-# The prefix of a message's id, before the id of its request.
-MESSAGE_PREFIX: Final = "msg_"
 # The signature of a thought that no model needs back.
 NOT_SEALED: Final = "none"
 

@@ -6,12 +6,11 @@ from typing import Final
 
 from msgspec import Raw
 
+from edge.responses.fields import ReasoningOptions, ResponseBody, TextOptions
+from edge.wire.answer_ids import RESPONSE_PREFIX
 from edge.wire.checked_json import present
-from edge.wire.response_fields import ReasoningOptions, ResponseBody, TextOptions
 from legato_protos.type.v1.usage_pb2 import Usage
 
-# The prefix of a response's id, before the id of its request.
-RESPONSE_PREFIX: Final = "resp_"
 # Why an answer is incomplete, by its finish_reason; others are complete.
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -50,10 +49,10 @@ class ResponseObject:
         }
 
     def render_end(self, output: object, finish_reason: str, usage: Usage, cut_by: str) -> dict[str, object]:
-        told_usage = response_usage(usage, cut_by)
+        told = response_usage(usage, cut_by)
         reason = _INCOMPLETE.get(finish_reason)
         details = None if reason is None else {"reason": reason}
-        return self.render(end_status(finish_reason), output, usage=told_usage, incomplete_details=details)
+        return self.render(end_status(finish_reason), output, usage=told, incomplete_details=details)
 
 
 def end_status(finish_reason: str) -> str:
@@ -76,6 +75,7 @@ def settings_of(body: ResponseBody) -> dict[str, object]:
     """Returns the settings of a request that its response has, too. Those that it does not have are told as OpenAI
     does, since some clients need them all."""
     reasoning, text = body.reasoning or ReasoningOptions(), body.text or TextOptions()
+    verbosity = {"verbosity": text.verbosity} if text.verbosity else {}
     choice, cache_key = present(body.tool_choice), present(body.prompt_cache_key)
     return {
         "frequency_penalty": 0.0,
@@ -88,10 +88,7 @@ def settings_of(body: ResponseBody) -> dict[str, object]:
         "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
         "safety_identifier": None,
         "temperature": 1.0 if body.temperature is None else body.temperature,
-        "text": {
-            "format": Raw(present(text.format) or b'{"type":"text"}'),
-            **({"verbosity": text.verbosity} if text.verbosity else {}),
-        },
+        "text": {"format": Raw(present(text.format) or b'{"type":"text"}'), **verbosity},
         "tool_choice": Raw(choice or b'"auto"'),
         "top_logprobs": 0,
         "top_p": 1.0 if body.top_p is None else body.top_p,
