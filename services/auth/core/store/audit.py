@@ -11,13 +11,14 @@ from services.chassis.database.insert import insert_into
 from services.chassis.database.records import add, to_record
 
 _BATCH: Final = 1_000
+# Built once: it is read whenever somebody looks for new events, which is all the time.
+_HEAD: Final = sa.select(audit_head.c.event_no, audit_head.c.code)
 
 
 def read_head(connection: sa.Connection, *, locks: bool = False) -> tuple[int, bytes]:
     """Returns the number and the code of the last event. If it `locks`, others that append wait until the commit: do so
     after every other lock."""
-    query = sa.select(audit_head.c.event_no, audit_head.c.code)
-    event_no, code = connection.execute(query.with_for_update() if locks else query).one()
+    event_no, code = connection.execute(_HEAD.with_for_update() if locks else _HEAD).one()
     return event_no, code
 
 

@@ -72,18 +72,22 @@ class Overdue(NamedTuple):
     deadline_at_us: int
 
 
+_LONGEST_FIRST: Final = (holds.c.deadline_at_us, holds.c.request_id)
+# Built once: it is asked all the time, and mostly finds nothing.
+_OVERDUE: Final = (
+    sa.select(holds.c.request_id, holds.c.account_id, holds.c.deadline_at_us)
+    .where(IS_LIVE, holds.c.deadline_at_us < sa.bindparam("now_us"))
+    .order_by(*_LONGEST_FIRST)
+    .limit(sa.bindparam("most"))
+)
+
+
 def find_overdue(connection: sa.Connection, most: int, after: Overdue | None = None) -> list[Overdue]:
     """Returns holds past their deadline, the longest overdue first; `after` is the last of the previous portion."""
-    order = (holds.c.deadline_at_us, holds.c.request_id)
-    query = (
-        sa.select(holds.c.request_id, holds.c.account_id, holds.c.deadline_at_us)
-        .where(IS_LIVE, holds.c.deadline_at_us < read_now_us(connection))
-        .order_by(*order)
-        .limit(most)
-    )
+    query = _OVERDUE
     if after is not None:
-        query = query.where(sa.tuple_(*order) > sa.tuple_(after.deadline_at_us, after.request_id))
-    return [Overdue(*row) for row in connection.execute(query)]
+        query = query.where(sa.tuple_(*_LONGEST_FIRST) > sa.tuple_(after.deadline_at_us, after.request_id))
+    return [Overdue(*row) for row in connection.execute(query, {"now_us": read_now_us(connection), "most": most})]
 
 
 class HoldCounts(NamedTuple):
