@@ -9,11 +9,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from services.auth.core.messages import SWITCHES
-from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible
+from tests.console.browser.axe import DAYLIGHT, NIGHT, Look, assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
 from tests.console.browser.french import in_french
 from tests.console.harness import ConsoleHarness
 from tests.support.pdfs import make_pdf
+from tests.support.service import make_data_folder
 from tests.support.up import Up
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -117,36 +118,36 @@ def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness
     expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
 
 
-def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    for page, look in (
-        (open_page("/preview"), DAYLIGHT),
-        (in_french(open_page("/preview", locale="fr-CA")), NIGHT),
-    ):
-        console.grounding.fill()
-        console.auth.change_account(**dict.fromkeys(SWITCHES, True))
-        page.goto("/preview")
-        page.get_by_label("Question").fill(QUESTION)
-        page.get_by_role("button", name="Preview", exact=True).click()
-        page.get_by_text("The whole prompt").wait_for()
-        assert QUESTION.rsplit(maxsplit=1)[-1] not in page.url
-        assert_accessible(page, (look,))
-        page.goto("/memory")
-        page.get_by_label("Search in the notes").fill("ottawa")
-        page.get_by_role("button", name="Search").click()
-        page.wait_for_url("**/memory/search")
-        assert_accessible(page, (look,))
-        page.goto("/memory")
-        page.get_by_role("textbox", name="Note", exact=True).fill(" ")
-        page.get_by_role("button", name="Add the note").click()
-        expect(page.get_by_role("alert")).to_be_focused()
-        assert_accessible(page, (look,))
-        console.auth.change_account(**dict.fromkeys(SWITCHES, False))
-        console.grounding.remove_all()
-        page.goto("/preview")
-        page.get_by_label("Question").fill(QUESTION)
-        page.get_by_role("button", name="Preview", exact=True).click()
-        page.get_by_text("Switched off for this account.").first.wait_for()
-        assert_accessible(page, (look,))
+@pytest.mark.parametrize(
+    "look", [pytest.param(DAYLIGHT, id="daylight"), pytest.param(NIGHT, id="night", marks=pytest.mark.long)]
+)
+def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: OpenPage, look: Look) -> None:
+    page = open_page("about:blank") if look is DAYLIGHT else in_french(open_page("about:blank", locale="fr-CA"))
+    console.grounding.fill()
+    console.auth.change_account(**dict.fromkeys(SWITCHES, True))
+    page.goto("/preview")
+    page.get_by_label("Question").fill(QUESTION)
+    page.get_by_role("button", name="Preview", exact=True).click()
+    page.get_by_text("The whole prompt").wait_for()
+    assert QUESTION.rsplit(maxsplit=1)[-1] not in page.url
+    assert_accessible(page, (look,))
+    page.goto("/memory")
+    page.get_by_label("Search in the notes").fill("ottawa")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/memory/search")
+    assert_accessible(page, (look,))
+    page.goto("/memory")
+    page.get_by_role("textbox", name="Note", exact=True).fill(" ")
+    page.get_by_role("button", name="Add the note").click()
+    expect(page.get_by_role("alert")).to_be_focused()
+    assert_accessible(page, (look,))
+    console.auth.change_account(**dict.fromkeys(SWITCHES, False))
+    console.grounding.remove_all()
+    page.goto("/preview")
+    page.get_by_label("Question").fill(QUESTION)
+    page.get_by_role("button", name="Preview", exact=True).click()
+    page.get_by_text("Switched off for this account.").first.wait_for()
+    assert_accessible(page, (look,))
 
 
 @pytest.mark.parametrize("path", ["/memory", "/documents", "/preview"])
@@ -161,7 +162,7 @@ def test_a_note_and_a_document_are_what_the_preview_of_a_real_service_shows(
     browser: Browser, socket_folder: Path
 ) -> None:
     environ = {"LEGATO_MEMORY": "true", "LEGATO_ATTACHMENTS": "true"}
-    data = socket_folder / "data"
+    data = make_data_folder(socket_folder / "data")
     up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ, is_forked=True)
     try:
         assert "ready" in json.loads(up.line())

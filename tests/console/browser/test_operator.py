@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.backends import not_answering
-from tests.console.browser.axe import DAYLIGHT, NIGHT, assert_accessible, take_look
+from tests.console.browser.axe import DAYLIGHT, NIGHT, Look, assert_accessible, take_look
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.browser.french import in_french
 from tests.console.browser.pages import (
@@ -35,28 +35,28 @@ def test_a_page_is_accessible_in_the_other_look_too(console: ConsoleHarness, vis
     assert_accessible_in_one_look(visited, console, name, other_look_of(name))
 
 
-def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
+@pytest.mark.parametrize(
+    "look", [pytest.param(DAYLIGHT, id="daylight", marks=pytest.mark.long), pytest.param(NIGHT, id="night")]
+)
+def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage, look: Look) -> None:
     console.auth.be_operator()
     console.backends.fill_operator()
     console.metering.falsify_balance(5)
-    for page, look in (
-        (open_page(OPERATOR_ACCOUNT), DAYLIGHT),
-        (in_french(open_page(OPERATOR_ACCOUNT, locale="fr-CA")), NIGHT),
-    ):
-        page.get_by_label("Amount in dollars").fill("5.00")
-        page.get_by_label("The same amount again").fill("50.00")
-        page.get_by_role("button", name="Book").click()
-        page.get_by_text("The two amounts differ").first.wait_for()
-        assert_accessible(page, (look,))
-        page.goto("/operator/users")
-        page.get_by_label("Name", exact=True).fill("Mary")
-        page.get_by_role("button", name="Add the user").click()
-        page.get_by_text("The link is shown once").wait_for()
-        assert_accessible(page, (look,))
-        page.goto("/operator/ledger")
-        page.get_by_role("button", name="Run the audit").click()
-        page.get_by_text("One violation").wait_for()
-        assert_accessible(page, (look,))
+    page = in_french(open_page(OPERATOR_ACCOUNT, locale="fr-CA")) if look is NIGHT else open_page(OPERATOR_ACCOUNT)
+    page.get_by_label("Amount in dollars").fill("5.00")
+    page.get_by_label("The same amount again").fill("50.00")
+    page.get_by_role("button", name="Book").click()
+    page.get_by_text("The two amounts differ").first.wait_for()
+    assert_accessible(page, (look,))
+    page.goto("/operator/users")
+    page.get_by_label("Name", exact=True).fill("Mary")
+    page.get_by_role("button", name="Add the user").click()
+    page.get_by_text("The link is shown once").wait_for()
+    assert_accessible(page, (look,))
+    page.goto("/operator/ledger")
+    page.get_by_role("button", name="Run the audit").click()
+    page.get_by_text("One violation").wait_for()
+    assert_accessible(page, (look,))
 
 
 def test_the_status_follows_while_the_page_is_visible(console: ConsoleHarness, open_page: OpenPage) -> None:
