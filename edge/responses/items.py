@@ -13,11 +13,11 @@ from msgspec import Raw, Struct
 from edge.responses.tools import OfferedTools
 from edge.wire.chat_request import BYTES_PER_ELEMENT, check_count
 from edge.wire.checked_json import decode_part, invalid
-from edge.wire.custom_tools import to_arguments
 from edge.wire.request_fields import ABSENT, NULL
 from edge.wire.sealed_reasoning import past_reasoning
 from services.chassis.sentence import Sentence
 from services.chassis.timing.yielder import Yielder
+from services.rules.custom_tools import to_arguments
 
 _QUOTE: Final = ord('"')
 _TEXT_PARTS: Final = ("input_text", "output_text", "text")

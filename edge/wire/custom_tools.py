@@ -8,17 +8,17 @@ import msgspec
 from msgspec import Raw
 
 from services.chassis.timing.yielder import Yielder
+from services.rules.custom_tools import INPUT, MARK, CustomForm, to_arguments
 
-_INPUT: Final = "input"
 _NULL: Final = Raw(b"null")
 _SCHEMA: Final = {
     "type": "object",
-    "properties": {_INPUT: {"type": "string", "description": "The whole input of the tool."}},
-    "required": [_INPUT],
+    "properties": {INPUT: {"type": "string", "description": "The whole input of the tool."}},
+    "required": [INPUT],
     "additionalProperties": False,
 }
 # The beginning of the arguments, and what of a JSON string is complete at the end of a piece.
-_HEAD: Final = re.compile(rf'\s*\{{\s*"{_INPUT}"\s*:\s*"')
+_HEAD: Final = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')
 _WHOLE_CHARACTERS: Final = re.compile(
     r'(?:[^"\\]++|\\["\\/bfnrt]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}'
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*+"
@@ -33,14 +33,12 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def define_function(description: str, syntax: str | None, grammar: str | None) -> dict[str, object]:
-    """Returns the function, but for its name. Its description has the grammar of the input, if that has one."""
+    """Returns the function, but for its name. Its description has the grammar of the input, if that has one, and its
+    mark all that the client described."""
+    form = CustomForm(description, syntax, grammar)
     if grammar:
         description = f"{description}\n\nThe input must match this grammar ({syntax}):\n{grammar}".lstrip()
-    return {**({"description": description} if description else {}), "parameters": _SCHEMA}
-
-
-def to_arguments(text: str) -> str:
-    return msgspec.json.encode({_INPUT: text}).decode()
+    return {**({"description": description} if description else {}), "parameters": _SCHEMA, MARK: form}
 
 
 def to_functions(tools_json: bytes) -> bytes:
@@ -153,7 +151,7 @@ class CustomInput:
         """The input as far as it has come; all arguments if the model did not keep to their form."""
         arguments = "".join(self._arguments)
         try:
-            return _arguments_decoder.decode(arguments)[_INPUT]
+            return _arguments_decoder.decode(arguments)[INPUT]
         except (msgspec.DecodeError, KeyError):
             return "".join(self._taken) or arguments
 

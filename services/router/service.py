@@ -51,7 +51,7 @@ class RouterService:
             log,
             settings.upstream_attempts,
             find_models=canaries.find_models,
-            tells_traces=settings.trace_upstream,
+            sends_traces=settings.trace_upstream,
         )
         grounding = open_grounding(grounding_settings, clock, log, opened, process.full_disks)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)

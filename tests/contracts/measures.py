@@ -120,6 +120,13 @@ def compared(commits: Sequence[str]) -> Iterator[str]:
     yield from table(commits, {name: [column[name] for column in columns] for name in columns[0]})
 
 
+def paths_of(commits: str, tree: Path) -> Sequence[str]:
+    """Lists the files that a range of commits touches; of a merge, those that differ from what git merges itself."""
+    names = ["git", "log", "--format=", "--name-only", "--no-renames", "--remerge-diff", commits]
+    listed = subprocess.run(names, cwd=tree, check=True, capture_output=True, text=True).stdout
+    return sorted(set(filter(None, listed.splitlines())))
+
+
 def touched(paths: Sequence[str]) -> Iterator[str]:
     """Yields the paths and how many there are of each kind; what a program writes is counted apart."""
     counts = Counter(map(kind_of, paths))
@@ -135,12 +142,7 @@ def main() -> None:
         "--added", metavar="RANGE", help="list the files that these commits touch, for example main..column"
     )
     given = options.parse_args()
-    if given.added:
-        names = ["git", "log", "--format=", "--name-only", "--no-renames", given.added]
-        listed = subprocess.run(names, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        found = touched(sorted(set(listed.splitlines())))
-    else:
-        found = compared(given.commits)
+    found = touched(paths_of(given.added, ROOT)) if given.added else compared(given.commits)
     sys.stdout.writelines(f"{line}\n" for line in found)
 
 

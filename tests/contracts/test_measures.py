@@ -1,5 +1,6 @@
 """Measures of the source tree count what they say, on trees that a test writes."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,32 @@ def test_what_a_program_writes_is_counted_apart() -> None:
     *_, kinds, summary = measures.touched(["README.md", "edge/a.py", "legato_protos/chat/v1/chat_pb2.py"])
     assert kinds == "generated 1, product 1, docs 1"
     assert summary == "2 files to write, 1 generated"
+
+
+def git(tree: Path, *arguments: str) -> None:
+    author = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *author, *arguments], cwd=tree, check=True, capture_output=True)
+
+
+def commit(tree: Path, files: dict[str, str]) -> None:
+    written(tree, files)
+    git(tree, "add", ".")
+    git(tree, "commit", "-m", "files")
+
+
+def test_branch_touches_what_its_merges_change_themselves_and_nothing_of_the_other_side(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-b", "main")
+    commit(tmp_path, {"same.py": "x = 1\n", "theirs.py": "", "merged.py": ""})
+    git(tmp_path, "switch", "-c", "column")
+    commit(tmp_path, {"same.py": "x = 2\n"})
+    git(tmp_path, "switch", "main")
+    commit(tmp_path, {"theirs.py": "y = 1\n"})
+    git(tmp_path, "switch", "column")
+    git(tmp_path, "merge", "--no-commit", "main")
+    commit(tmp_path, {"merged.py": "z = 1\n"})
+    git(tmp_path, "switch", "main")
+    commit(tmp_path, {"theirs.py": "y = 2\n"})
+    assert measures.paths_of("main..column", tmp_path) == ["merged.py", "same.py"]
 
 
 def test_contributing_has_a_recipe_for_all_that_is_measured() -> None:

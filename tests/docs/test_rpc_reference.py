@@ -79,7 +79,9 @@ def test_a_method_is_shown_with_its_comment_and_its_callers() -> None:
 def test_fields_have_their_comments_types_and_choices() -> None:
     shown = sections(CHAT_PAGE)
     assert "| `max_tokens` | optional int64 | The most tokens of output." in shown["legato.chat.v1.Chat"]
-    assert "| `function_name` | string | One of `kind`. The function that" in shown["legato.chat.v1.ToolChoice"]
+    assert (
+        "| `function_name` | string | One of `kind`. The function or custom tool" in shown["legato.chat.v1.ToolChoice"]
+    )
     assert "| `logit_bias` | map of string to double |" in shown["legato.chat.v1.Sampling"]
 
 

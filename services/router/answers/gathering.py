@@ -43,7 +43,7 @@ class Gathering:
         self._has_packed = False
         self._refusal: list[str] = []
         self._hidden: list[str] = []
-        # Told to the client before the texts.
+        # Sent to the client before the texts.
         self._thoughts: list[Thought] = []
         self._fragments: list[ToolCallFragment] = []
         self._finish_reason: str | None = None

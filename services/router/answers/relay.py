@@ -316,7 +316,7 @@ class Relay:
             if self._may_cite:
                 self._add_citations(response.finished)
         if self._seals is not None and self._seals.is_shown:
-            self._tell_thoughts(response, reasoning, self._seals)
+            self._add_thoughts(response, reasoning, self._seals)
         return response
 
     def _add_citations(self, finished: Finished) -> None:
@@ -324,8 +324,8 @@ class Relay:
             finished.citations.extend(self._cite(self.transcript.text))
         finished.citations.extend(self._citations)
 
-    def _tell_thoughts(self, response: ChatResponse, reasoning: str, seals: AnswerSeals) -> None:
-        """Tells the client what the model thinks, and gives it that, sealed, with what follows it."""
+    def _add_thoughts(self, response: ChatResponse, reasoning: str, seals: AnswerSeals) -> None:
+        """Adds to the response what the model thinks: as text at once, and as sealed data with what follows it."""
         if reasoning:
             response.reasoning = reasoning
         is_followed = bool(response.contents or response.tool_calls or self.finished)

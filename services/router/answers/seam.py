@@ -13,14 +13,14 @@ class Seam:
     joined by the chat's task."""
 
     def __init__(self, relay: Relay, given: str) -> None:
-        """`said` is the answer so far."""
+        """`given` is the answer so far."""
         self.prefix = given.rstrip()
         self._relay = relay
         self._blanks = given[len(self.prefix) :]
         # What the model's server is to repeat, and how much of it has come again.
         self._repeated = ""
         self._repeated_characters = 0
-        # What the provider says of this call alone.
+        # What the provider reports of this call alone.
         self.usage: ProviderUsage | None = None
 
     def expect_repetition(self) -> None:

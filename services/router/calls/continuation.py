@@ -56,7 +56,7 @@ def may_be_continued(chat: ChatOpen, prompt: Prompt) -> bool:
         and (
             "response_format" not in prompt.parameters.fields or prompt.parameters.known.response_format.type == "text"
         )
-        # A beginning of the client's own would have to be joined to what the model said.
+        # A beginning of the client's own would have to be joined to what the model wrote.
         and prompt.messages.parsed[-1].role != "assistant"
         and prompt.messages.size_bytes <= LARGEST_PROMPT_BYTES
     )
@@ -105,9 +105,9 @@ class Continuation:
             await relay.cut_short()
             return None
         seam = Seam(relay, transcript.text)
-        said_tokens = output_tokens + TOKENS_PER_MESSAGE
-        prompt = replace(self.prompt, answer_prefix=seam.prefix, tokens=self.prompt.tokens + said_tokens)
-        self.allowance.continue_answer(said_tokens, output_tokens)
+        answer_tokens = output_tokens + TOKENS_PER_MESSAGE
+        prompt = replace(self.prompt, answer_prefix=seam.prefix, tokens=self.prompt.tokens + answer_tokens)
+        self.allowance.continue_answer(answer_tokens, output_tokens)
         try:
             upstream = await self.open_upstream(self._chat(left_tokens), prompt, seam, cut.model_state)
         except LegatoError as refusal:

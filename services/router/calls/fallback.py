@@ -65,15 +65,15 @@ class Targets:
         most_attempts: int,
         *,
         find_models: FindModels | None = None,
-        tells_traces: bool = False,
+        sends_traces: bool = False,
     ) -> None:
-        """`find_models` finds other models for some accounts than those of the class. `tells_traces` sends our trace
+        """`find_models` finds other models for some accounts than those of the class. `sends_traces` sends our trace
         context to providers, so that their traces can be joined to ours."""
         self._model_states = model_states
         self._find_models = find_models or (lambda class_id, account_id: model_states.by_class[class_id])
         self._log = log
         self._most_attempts = most_attempts
-        self._tells_traces = tells_traces
+        self._sends_traces = sends_traces
         self._dice = random.random
         self._gather_budget = BufferBudget()
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
@@ -107,7 +107,7 @@ class Targets:
             sink,
             models,
             self._log,
-            self._tells_traces,
+            self._sends_traces,
             self._gather_budget,
             self._most_attempts,
             tried=unable,

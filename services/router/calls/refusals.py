@@ -15,7 +15,7 @@ _FIELDS: Final = frozenset({"messages", "tools", "tool_choice"})
 
 
 class NotAccepted(LegatoError):
-    """The models understood the request and refused it, for the cause or the field `param` if they told."""
+    """The models understood the request and refused it, for the cause or the field `param` if they named one."""
 
     def __init__(self, param: str | None = None, cause: Sentence | None = None) -> None:
         if cause is None:
@@ -72,7 +72,7 @@ def too_long_for(context_tokens: int) -> LegatoError:
 
 def not_accepted(error: ProviderError, parameters: Parameters) -> NotAccepted:
     """Returns the error for a client whose request no model accepts. It names a known cause or a field of the request
-    at most: what the provider said may quote the conversation."""
+    at most: the provider's message may quote the conversation."""
     if error.cause is not None:
         return NotAccepted(error.cause.param, error.cause.sentence)
     named = ({error.param} | error.mentions) & (_FIELDS | parameters.fields.keys())

@@ -78,7 +78,7 @@ class ModelSearch:
     # All candidate models.
     models: ClassModels
     log: Log
-    tells_traces: bool
+    sends_traces: bool
     # Memory for whole answers.
     gather_budget: BufferBudget
     most_attempts: int
@@ -130,7 +130,7 @@ class ModelSearch:
         return candidate
 
     async def _turn_to(self, model_state: ModelState) -> None:
-        """Has the prompt say what this model thought in earlier turns, and no other."""
+        """Puts into the prompt what this model thought in earlier turns, and nothing that another thought."""
         given = self.given_prompt
         taken = model_state.provider.takes_back(model_state.target.model_name)
         messages, thought_tokens = await restore(given.messages, taken)
@@ -190,7 +190,7 @@ class ModelSearch:
             return None
         # What was cut at its very end goes on with nothing.
         first = upstream.first
-        is_empty = first.says_nothing and _is_stop(first.finish_reason) and not prompt.answer_prefix
+        is_empty = first.has_no_content and _is_stop(first.finish_reason) and not prompt.answer_prefix
         if is_empty and self.empty is None and self.has_another():
             self.empty = upstream
             return None
@@ -243,7 +243,7 @@ class ModelSearch:
             cache_identity=prompt.cache_key or prompt.conversation,
             is_limit_told=plan.is_limit_told,
             patience_s=patience_s or target.timeouts.first_byte_s if is_whole else patience_s,
-            traceparent=call.span.traceparent if call.span is not None and self.tells_traces else "",
+            traceparent=call.span.traceparent if call.span is not None and self.sends_traces else "",
             is_traced=call.span is not None,
             keeps_thoughts=chat.shows_reasoning,
             has_unusual_names=chat.has_unusual_names,

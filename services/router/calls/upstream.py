@@ -61,7 +61,7 @@ class OpenCall(Struct, frozen=True, eq=False):
             attempt.begun(is_answer=False)
             rest: AsyncGenerator[Piece, None] | GatheredAnswer = pieces
             if gathering is None:
-                if first.finish_reason in FAILURE_REASONS and first.says_nothing:
+                if first.finish_reason in FAILURE_REASONS and first.has_no_content:
                     await pieces.aclose()
                     raise ProviderError("failed before its answer")
             else:
@@ -131,7 +131,7 @@ class OpenCall(Struct, frozen=True, eq=False):
             figures=None if failed is None else figures_of(self.plan, failed),
             is_repeated=is_repeated,
             is_whole=upstream is not None and upstream.is_whole,
-            is_silent=upstream is not None and upstream.first.last and upstream.first.says_nothing,
+            is_silent=upstream is not None and upstream.first.last and upstream.first.has_no_content,
             tool_calls=tool_calls,
             valid_tool_calls=valid_tool_calls,
             trace_id="" if self.span is None else self.span.trace_id,

@@ -125,7 +125,7 @@ class RunningChat:
         if not chat.HasField("shows_reasoning"):
             chat.shows_reasoning = model_states.by_class[class_id].route.show_reasoning
         prompt, cite = await self._opened.compose(character, self._parts.seals), None
-        if model_states.by_class[class_id].tells_conversations or chat.prompt_cache_key_digest:
+        if model_states.by_class[class_id].needs_conversations or chat.prompt_cache_key_digest:
             self._identify(prompt)
         if self._parts.grounding is not None and not prompt.tools.json:
             grounded = await self._parts.grounding.ground(chat, prompt, self._targets_of_class())
@@ -179,7 +179,7 @@ class RunningChat:
     def _identify(self, prompt: Prompt) -> None:
         """Records what the turns of a conversation have in common, before grounding adds to the client's messages."""
         chat, conversation, cache_key = self._chat, b"", b""
-        if self._parts.model_states.by_class[self._class_id].tells_conversations:
+        if self._parts.model_states.by_class[self._class_id].needs_conversations:
             conversation = digest_conversation(chat.account_id, islice(prompt.messages.parsed, 1, None))
             cache_key = digest_instructions(chat.account_id, prompt.messages.parsed, prompt.tools.json)
         if chat.prompt_cache_key_digest:

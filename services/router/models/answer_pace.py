@@ -1,9 +1,9 @@
 """Knows how quickly a model writes, and so whether a short answer may be asked for whole.
 
 A whole answer is one object in place of an event for each token, which spares the router most of the work of reading
-it. But the model is silent until it has written everything, and a long answer could not be told from a dead server. So
-an answer is asked for whole only if it will be here long before a first token would be overdue; the timeout of the
-first token then holds for all of it.
+it. But the model is silent until it has written everything, and a long answer would look like a dead server. So an
+answer is asked for whole only if it will be here long before a first token would be overdue; the timeout of the first
+token then holds for all of it.
 """
 
 from typing import Final
@@ -14,9 +14,9 @@ from services.router.models.call_result import CallObserver, CallPlan, CallResul
 WHOLE_WITHIN_S: Final = 7.5
 # One that took longer was no such answer.
 NOT_WHOLE_AFTER_S: Final = 2 * WHOLE_WITHIN_S
-# No model is expected to write faster: what arrives at once says nothing about longer answers.
+# No model is expected to write faster: what arrives at once does not predict longer answers.
 LEAST_TOKEN_S: Final = 0.005
-# Shorter answers say nothing about the time of a token.
+# Shorter answers are no measure of the time of a token.
 LEAST_TOKENS: Final = 8
 # How much of an improvement one answer is believed. A slower one is believed at once.
 FASTER_SHARE: Final = 0.125

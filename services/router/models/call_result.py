@@ -81,7 +81,7 @@ class CallResult(Struct, frozen=True):
     is_repeated: bool = False
     # All of the answer was here before any of it was passed on.
     is_whole: bool = False
-    # The complete answer says nothing.
+    # The complete answer has no content.
     is_silent: bool = False
     # Of a complete answer, where they are judged; the valid ones could be carried out.
     tool_calls: int = 0

@@ -54,7 +54,7 @@ SLOW_LEAST_S: Final = 2.0
 SLOW_LATENCIES: Final = 4.0
 # Or than this multiple of its peers' median: models of a pool may differ, but not by so much.
 SLOW_PEER_LATENCIES: Final = 10.0
-# So many latencies tell how long it takes at present.
+# So many of the last latencies measure how long it takes at present.
 RECENT_LATENCIES: Final = 5
 
 
@@ -173,7 +173,7 @@ class CircuitBreaker:
             self.refusals += 1
         self.over(attempt)
         if attempt.began_s < self._changed_at_s:
-            # The call began before the last state change, so it says nothing about the present.
+            # The call began before the last state change, so it is no evidence of the present state.
             return
         self._failures_in_a_row = 0
         if self._is_open:

@@ -1,4 +1,4 @@
-"""Prompts that a model's server cut without a word, as its own count of them tells.
+"""Finds prompts that a model's server cut without reporting it, by the server's own count of tokens.
 
 A server that cuts a prompt answers it as if nothing had happened; only its count is far below what the model usually
 counts (`services/router/prompts/calibration.py`).

@@ -1,6 +1,6 @@
 """Learns from a server's refusals (429) how many chats it runs at once, so that its places can be shared fairly.
 
-A server that refuses tells nobody why: it may be full, or have had enough tokens of one customer this minute. It counts
+A server that refuses gives no reason: it may be full, or have had enough tokens of one customer this minute. It counts
 as full if it refuses several chats of keys that have their share of it already, beside more chats than it has accepted
 lately. The limit grows while it is used up and nothing is refused, so a server that has more room is soon sent more.
 

@@ -16,7 +16,7 @@ from services.router.models.circuit_breaker import CircuitBreaker
 
 DAY_S: Final = 24 * 3600.0
 MARKED_EVERY_S: Final = 3600.0
-# Fewer answers say too little.
+# Fewer answers are too few to report.
 LEAST_ANSWERS: Final = 20
 # Where less of the time is between the first and the last piece, answers come whole.
 LEAST_PART_AFTER_FIRST: Final = 0.02

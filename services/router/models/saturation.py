@@ -24,7 +24,7 @@ class ModelSaturation:
 
     def __init__(self, clock: Clock, concurrency: int | None = None) -> None:
         self.backoff = ModelBackoff(clock)
-        # What the server's refusals tell of its places.
+        # How many chats the server runs at once, by its refusals.
         self._learned = LearnedLimit(clock)
         self._refused = 0
         self.gate = Gate("The model", clock, most=concurrency or NO_LIMIT)

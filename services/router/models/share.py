@@ -30,7 +30,7 @@ class RouterShare:
         self._gates: list[Gate] = []
         self._is_alone = is_alone
         self._ceiling = 0
-        # What the last call said.
+        # What the last call claimed.
         self._claimed_limit = 0
         self._until_s = -math.inf
         # All places were in use lately.
@@ -99,7 +99,7 @@ class RouterShare:
         self._peak = self._peak_before = 0
 
     def claim(self) -> pb.ShareClaim | None:
-        """Returns what a call says that begins now; None if it has nothing to say."""
+        """Returns the claim of a call that begins now; None if it has nothing to claim."""
         now_s = self._clock.elapsed_s()
         if now_s >= self._period_ends_s:
             self._peak_before, self._peak = self._peak, 0

@@ -65,7 +65,7 @@ class ClassModels:
     # All of them, in order of preference.
     all: tuple[ModelState, ...]
     # Whether it matters which conversation a chat is a turn of.
-    tells_conversations: bool = False
+    needs_conversations: bool = False
     # Whether one of them can continue an answer that another began.
     may_continue: bool = False
     # All models that the route names, those that only a trial calls among them.
@@ -108,7 +108,7 @@ class ModelStates:
         self._observers = observers
         self.by_class: Mapping[str, ClassModels] = {}
         self.recent_speed = RecentSpeed(clock)
-        # Providers whose certificate tells another region than the routes, with that region.
+        # Providers whose certificate names another region than the routes, with that region.
         self.other_regions: dict[str, str] = {}
         self.replace(routes)
 
@@ -146,7 +146,7 @@ class ModelStates:
                 model_state.saturation.queue_watch.gauge.use_key(_gauge_key(providers[route.name], target))
 
     def credentials_failure(self, provider: str) -> str:
-        """Says why a provider's credentials could not be renewed; empty if they were, or there are none."""
+        """Returns why a provider's credentials could not be renewed; empty if they were, or there are none."""
         opened = (each for (route, _), each in self._providers.items() if route.name == provider)
         return next((each.credentials_failure for each in opened if each.credentials_failure), "")
 
@@ -170,7 +170,7 @@ class ModelStates:
             route,
             tiers,
             tuple(member.model_state for tier in tiers for member in tier),
-            tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
+            needs_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
             may_continue=any(target.continues is not None for target in route.targets),
             of_route=tuple(map(self._state_of, route.targets)),
         )

@@ -89,8 +89,8 @@ async def compose_prompt(
 ) -> Prompt:
     """Composes the prompt and counts everything that is sent to the model, in any field. `set_aside` takes out of the
     messages what only some models are sent."""
-    tools, parameters = Tools(tools_json, tool_choice_json), Parameters(parameters_json)
-    values_json = (tools_json, tool_choice_json, *_texts_among(parameters))
+    tools, parameters = Tools.read(tools_json, tool_choice_json), Parameters(parameters_json)
+    values_json = (tools.json, tool_choice_json, *_texts_among(parameters))
     messages = await read_messages(messages_json, character.message)
     if set_aside is not None:
         messages = await set_aside(messages)

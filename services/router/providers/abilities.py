@@ -33,6 +33,8 @@ class Abilities:
     output_field: str = ""
     # Whether it takes tools only if it does not reason.
     tools_without_reasoning: bool = False
+    # Whether it takes custom tools, at servers that have them.
+    custom_tools: bool = False
     # The one of OpenAI's APIs that offers it; empty: both do, or that is not known.
     api: Literal["", "chat", "responses"] = ""
     # How the Responses API takes back what it thought: all of it, with the ids that it had, or that of the latest turn.

@@ -13,13 +13,19 @@ _LOW_TO_XHIGH: Final = (*_LOW_TO_HIGH, "xhigh")
 _LOW_TO_MAX: Final = (*_LOW_TO_XHIGH, "max")
 
 
-def _openai(*efforts: str, tools_without_reasoning: bool = False, api: Literal["", "responses"] = "") -> Abilities:
+def _openai(
+    *efforts: str,
+    tools_without_reasoning: bool = False,
+    custom_tools: bool = True,
+    api: Literal["", "responses"] = "",
+) -> Abilities:
     return Abilities(
         efforts=efforts,
         api=api,
         sampling="without_reasoning" if "none" in efforts else "never",
         output_field="max_completion_tokens",
         tools_without_reasoning=tools_without_reasoning,
+        custom_tools=custom_tools,
     )
 
 
@@ -52,8 +58,8 @@ def _gemini(*efforts: str, thinking: Literal["level", "budget"] = "level") -> Ab
 
 _Rows = tuple[tuple[str, Abilities], ...]
 _OPENAI: Final[_Rows] = (
-    (r"o\d-pro", _openai(*_LOW_TO_HIGH, api="responses")),
-    (r"o[134](-|$)", _openai(*_LOW_TO_HIGH)),
+    (r"o\d-pro", _openai(*_LOW_TO_HIGH, custom_tools=False, api="responses")),
+    (r"o[134](-|$)", _openai(*_LOW_TO_HIGH, custom_tools=False)),
     (r"gpt-5(\.\d)?-chat", Abilities(efforts=(), output_field="max_completion_tokens")),
     (r"gpt-5-pro", _openai("high", api="responses")),
     (r"gpt-5\.[2-5]-pro", _openai("medium", "high", "xhigh", api="responses")),

@@ -78,9 +78,9 @@ class ProviderAnswer(ABC):
         self._model_name = ""
         # Gathers what the model thinks, if its next turn may need it.
         self.thoughts: GatheredThoughts | None = None
-        # Whether thoughts are told before the texts that follow them, and not only with calls.
-        self.tells_thoughts = False
-        # The client's names of functions that the model was told other names of.
+        # Whether the client is shown thoughts before the texts that follow them, and not only with calls.
+        self.shows_thoughts = False
+        # The client's names of functions that the model knows by other names.
         self.tool_names: Mapping[str, str] = {}
         # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
@@ -101,11 +101,11 @@ class ProviderAnswer(ABC):
         thoughts: GatheredThoughts | None,
         *,
         is_traced: bool,
-        tells_thoughts: bool,
+        shows_thoughts: bool,
     ) -> None:
         """Is called before the answer is read, with what is wanted of it besides the text."""
         self.tool_names, self.thoughts = tool_names, thoughts
-        self.is_traced, self.tells_thoughts = is_traced, tells_thoughts
+        self.is_traced, self.shows_thoughts = is_traced, shows_thoughts
 
     def read_event(self, data: bytes) -> None:
         """Reads one event of a stream. Raises UnreadableAnswer, or another ProviderError."""
@@ -159,8 +159,8 @@ class ProviderAnswer(ABC):
 
     def add_texts(self, *texts: str) -> None:
         characters = self._characters + sum(map(len, texts))
-        if self.tells_thoughts:
-            self._tell_thoughts()
+        if self.shows_thoughts:
+            self._add_thoughts()
         # Texts in a piece precede its tool calls and are of one kind.
         piece = self.pieces[-1]
         if characters > LARGEST_PIECE_CHARACTERS or piece.tool_calls or piece.refuses:
@@ -172,8 +172,8 @@ class ProviderAnswer(ABC):
 
     def refuse(self, text: str) -> None:
         """Adds text of a refusal, for providers that distinguish it from an answer."""
-        if self.tells_thoughts:
-            self._tell_thoughts()
+        if self.shows_thoughts:
+            self._add_thoughts()
         self._add_parts(text, refuses=True)
 
     def _add_parts(self, text: str, *, refuses: bool) -> None:
@@ -189,7 +189,7 @@ class ProviderAnswer(ABC):
         for part in parts_of(text):
             self._piece_for(part).hidden += part
 
-    def _tell_thoughts(self) -> None:
+    def _add_thoughts(self) -> None:
         if self.thoughts is not None and (thoughts := self.thoughts.take()):
             piece = self.pieces[-1]
             piece.thoughts_before = (*piece.thoughts_before, *thoughts)

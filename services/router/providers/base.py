@@ -89,6 +89,8 @@ class ProviderRoute:
     open_parameters: bool = False
     # Whether it takes a `tool_choice` among some of the tools; others are sent these alone.
     allowed_tools: bool = False
+    # Whether it has custom tools, for models that take them.
+    custom_tools: bool = False
     # Whether requests mark what the provider may cache, where it caches nothing else.
     prompt_caching: bool = True
     # Whether system messages stay within the conversation, at models that take them there.
@@ -109,9 +111,9 @@ class ProviderCall:
     stream: bool
     # What the model takes of it, if the routes say; None: it is known by its name.
     abilities: Abilities | None = None
-    # The same with what refusals have told; set when it is sent.
+    # The same with what refusals have taught; set when it is sent.
     takes: Abilities = UNKNOWN
-    # What requests with the same beginning have in common, which no provider is told; empty: nothing is known.
+    # What requests with the same beginning have in common, which no provider is sent; empty: nothing is known.
     cache_identity: bytes = b""
     # Whether the model is sent that limit; a provider whose `needs_max_tokens` is set sends it always.
     is_limit_told: bool = True
@@ -119,13 +121,13 @@ class ProviderCall:
     patience_s: float | None = None
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
-    # Whether the answer is to tell its model.
+    # Whether the answer is to name its model.
     is_traced: bool = False
-    # Whether the answer is to tell what the model thinks in its vendor's terms, though no tools are offered.
+    # Whether the answer is to have what the model thinks, in its vendor's terms, though no tools are offered.
     keeps_thoughts: bool = False
     # Whether a function has a name that not all vendors take.
     has_unusual_names: bool = False
-    # The client's names of functions, by those that the model is told in their place. Set when it is sent.
+    # The client's names of functions, by those that the model gets in their place. Set when it is sent.
     tool_names: Mapping[str, str] = field(default_factory=dict)
     # Called whenever the whole request has been sent.
     on_sent: Callable[[], None] | None = None
@@ -218,10 +220,10 @@ class Piece(msgspec.Struct):
 
     @property
     def is_empty(self) -> bool:
-        return self.says_nothing and not self.finish_reason
+        return self.has_no_content and not self.finish_reason
 
     @property
-    def says_nothing(self) -> bool:
+    def has_no_content(self) -> bool:
         return not (self.contents or self.tool_calls or self.hidden)
 
 

@@ -1,4 +1,4 @@
-"""Reads what a model takes of a request, where the routes file says it."""
+"""Reads what a model takes of a request, where the routes file states it."""
 
 from dataclasses import replace
 from typing import Any, Final, get_args, get_type_hints

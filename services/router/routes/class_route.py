@@ -48,9 +48,9 @@ class ClassRoute:
     refuse_cut_prompts: bool = False
     # How long the first token is waited for while another model may be asked; None: by what is usual for the model.
     first_token_s: float | None = None
-    # Whether chats are told what their models think, unless they say.
+    # Whether chats are sent what their models think, unless they set it themselves.
     show_reasoning: bool = False
-    # Whether streams are padded, unless the chat says.
+    # Whether streams are padded, unless the chat sets it itself.
     pad_streams: bool = False
 
     @property
@@ -68,7 +68,7 @@ class ClassRoute:
             yield "canary", self.canary.target, self.canary.share
 
 
-# What a class says beside its models.
+# What the file sets of a class beside its models.
 SETTINGS: Final = tuple(each.name for each in fields(ClassRoute) if each.name not in ("tiers", "canary"))
 
 

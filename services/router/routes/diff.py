@@ -34,7 +34,7 @@ def _lines(routes: Routes) -> list[str]:
             for member in tier:
                 target, weight = member.target, f", weight {member.weight}" if len(tier) > 1 else ""
                 lines.append(f"{class_id}: {number}. {_model(target, weight)}")
-        # One line each, so that a change tells only what changes.
+        # One line each, so that a difference has only the lines that change.
         lines.extend(f"{class_id}: {name} {value}" for name, value in _set_in(route).items() if name in SETTINGS)
         for name, target, share in route.trials:
             lines.append(f"{class_id}: {name} {_model(target, f', {share}')}")

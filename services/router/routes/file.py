@@ -20,7 +20,7 @@ class Nanos(int):
     """An amount in nano-dollars, which is a text in the file."""
 
 
-# The kinds of values, each with what is said of any other.
+# The kinds of values, each with the message for any other.
 TEXT: Final = Annotated[str, Meta(min_length=1, description="must be a non-empty string")]
 NAMES: Final = Annotated[list[str], Meta(min_length=1, description="must be a non-empty list of names")]
 TEXTS: Final = Annotated[list[str], Meta(description="must be a list of words")]
@@ -99,7 +99,7 @@ class Table:
         ]
 
     def finish(self, removed: Mapping[str, str] = NO_KEYS) -> None:
-        """Reports the keys that were not read; `removed` says of those of earlier releases what has become of them."""
+        """Reports the keys that were not read; `removed` has what became of those of earlier releases."""
         for key in self._fields:
             self.mistake(key, f"was removed: {removed[key]}; delete it" if key in removed else "is not a known key")
 

@@ -89,6 +89,7 @@ def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: dat
             open_parameters=known.takes_open_parameters or is_own,
             api=table.choose("api", _APIS, known.api) if kind == "openai" else "responses",
             allowed_tools=known.takes_allowed_tools or kind == "responses",
+            custom_tools=known.takes_custom_tools,
             always_max_tokens=not (known.needs_no_limit or is_own),
         )
     flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}

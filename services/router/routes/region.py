@@ -1,7 +1,7 @@
-"""The region of a provider's server, as far as its name tells.
+"""Finds the region of a provider's server by its name.
 
 No region is required: messages go wherever the routes send them (`services/rules/residency.py`). But a stated region
-must not contradict what the server says of itself.
+must not contradict the server's own name and certificate.
 """
 
 import re
@@ -29,19 +29,19 @@ _REGIONAL_NAMES: Final = [
         r"([a-z]{2})\.api\.openai\.com",
     )
 ]
-# Whose path says where requests are processed, which may be anywhere (`global`).
+# Hosts whose path has the location where requests are processed, which may be anywhere (`global`).
 _LOCATED_HOSTS: Final = re.compile(r"aiplatform\.googleapis\.com")
 _LOCATION: Final = re.compile(r"/v1(?:beta1)?/projects/[^/]+/locations/([a-z0-9-]+)")
 
 
 def region_of(host: str) -> str | None:
-    """Returns the region that a host name tells, in its vendor's words."""
+    """Returns the region that a host name contains, in its vendor's words."""
     found = (pattern.fullmatch(host.lower()) for pattern in _REGIONAL_NAMES)
     return next((match[1] for match in found if match is not None), None)
 
 
 def region_of_address(base_url: str) -> str | None:
-    """Returns the region that the host's name tells, or else the path, as Google's do that have it there alone."""
+    """Returns the region in the host's name, or else in the path, which has it in some of Google's addresses."""
     parts = urlsplit(base_url) if has_host(base_url) else urlsplit("")
     host = parts.hostname or ""
     located = _LOCATION.match(parts.path) if _LOCATED_HOSTS.fullmatch(host) else None
@@ -57,6 +57,6 @@ def read_region(table: Table, base_url: str) -> str:
 
 
 def find_other_region(region: str, names: Iterable[str]) -> str | None:
-    """Returns a region that the names in a server's certificate tell, if they tell any and not the stated one."""
+    """Returns a region that the names in a server's certificate contain, if they contain any and not the stated one."""
     known = {found for name in names if (found := region_of(name.removeprefix("*."))) is not None}
     return min(known) if region and known and region.lower() not in known else None

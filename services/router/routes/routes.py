@@ -39,7 +39,7 @@ class Routes:
     classes: Mapping[str, ClassRoute]
     # The system prompt of each class.
     characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
-    # The same on every router whose file says the same; empty if they come from no file.
+    # The same on every router whose file has the same content; empty if they come from no file.
     version: str = ""
 
     @property
@@ -105,7 +105,7 @@ def read_routes(
     *,
     has_keys: bool = True,
 ) -> Routes:
-    """Reads and validates a text as what that file would say; raises RoutesMistaken."""
+    """Reads and validates a text as the content of the file at `path`; raises RoutesMistaken."""
     try:
         document = tomllib.loads(text)
     except ValueError as error:
@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _version_of(document: dict[str, object], characters: Mapping[str, Character]) -> str:
-    """Returns a digest of what the file says, whatever its comments and order, and of the characters' texts. API keys
+    """Returns a digest of the file's content, whatever its comments and order, and of the characters' texts. API keys
     are not in it: the file only names their variables and files."""
     texts = {class_id: (character.version, character.text) for class_id, character in characters.items()}
     content = msgspec.json.encode((document, texts), order="sorted")

@@ -63,9 +63,9 @@ class Target:
     queue_most_waiting: int = MOST_WAITING
     # What the provider charges us; None: not stated.
     cost: ProviderCost | None = None
-    # How it is told to continue an answer that another model began, by the file or as it is known; None: it is not.
+    # How it is asked to continue an answer that another model began, by the file or as it is known; None: it is not.
     continues: PrefixStyle | None = None
-    # What it takes of a request, if the file says; else by its name.
+    # What it takes of a request, if the file states it; None: what is known by its name.
     abilities: Abilities | None = None
 
 

@@ -46,7 +46,7 @@ class RouteWatch:
         fleet: FleetReports | None = None,
         is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Follows the file with `fleet`; without it, a change is only told of, and an operator reloads it. A router
+        """Follows the file with `fleet`; without it, a change is only reported, and an operator reloads it. A router
         that is leaving does not report any more, since its file may not be updated."""
         self._reload = reload
         self._in_use = in_use

@@ -1,6 +1,6 @@
 """The tools of a request, described and parsed once, and the calls that models answer with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -11,11 +11,14 @@ from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sentence import Sentence
+from services.router.schema.custom_tools import take_marks
 from services.router.schema.parameters import decoded
 from services.router.schema.thoughts import Thought
+from services.rules.custom_tools import CustomForm
 
 # Values that stand for no schema.
 _NO_SCHEMA: Final = (Raw(), Raw(b"null"), Raw(b"{}"))
+_NO_FORMS: Final[Mapping[str, CustomForm]] = {}
 
 
 class Function(Struct):
@@ -106,10 +109,20 @@ class CallableFunctions:
 class Tools:
     """The tools of one chat as JSON, which OpenAI-compatible providers send on unchanged. Parsed when first read."""
 
-    def __init__(self, json: bytes = b"", tool_choice_json: bytes = b"") -> None:
-        """`json` is empty if there are none; `tool_choice_json` if the client did not send it."""
+    def __init__(
+        self, json: bytes = b"", tool_choice_json: bytes = b"", custom: Mapping[str, CustomForm] = _NO_FORMS
+    ) -> None:
+        """`json` is empty if there are none; `tool_choice_json` if the client did not send it. `custom` are the forms
+        of functions that stand for custom tools, by their names."""
         self.json = json
         self.tool_choice_json = tool_choice_json
+        self.custom = custom
+
+    @classmethod
+    def read(cls, json: bytes, tool_choice_json: bytes) -> "Tools":
+        """Reads the tools as an edge sent them, which marks those that stand for custom tools."""
+        plain_json, custom = take_marks(json)
+        return cls(plain_json, tool_choice_json, custom)
 
     @cached_property
     def parsed(self) -> CallableFunctions | None:
@@ -130,7 +143,11 @@ class Tools:
             for raw, tool in zip(_raw_tools.decode(self.json), _tools.decode(self.json), strict=True)
             if tool.function.name in names
         ]
-        return Tools(msgspec.json.encode(kept), msgspec.json.encode(choice.allowed_tools.mode))
+        return Tools(msgspec.json.encode(kept), msgspec.json.encode(choice.allowed_tools.mode), self.custom)
+
+    def as_functions(self) -> "Tools":
+        """Returns the tools for a model without custom tools; the same object if there are none of those."""
+        return Tools(self.json, self.tool_choice_json) if self.custom else self
 
     @property
     def names(self) -> set[str] | None:

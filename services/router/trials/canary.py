@@ -1,7 +1,7 @@
 """Tries a new model for some accounts of a class, and gives it up when it fails clearly more than the others.
 
 Each router judges by the calls that it makes itself. A failure before the answer counts against the new model only if
-another model then answered the chat: what no model answers says nothing about this one.
+another model then answered the chat: what no model answers is no evidence against this one.
 
 Pure: no clock, no task, no lock. Used by a single event loop.
 """

@@ -124,7 +124,7 @@ class OutcomesByClass(ClassObserver):
 
 
 def outcome_of(result: CallResult) -> CallOutcome | None:
-    """Returns what a call came to; None if it says nothing: it was left, or is repeated in another way."""
+    """Returns what a call came to; None if it has no outcome: it was left, or is repeated in another way."""
     first_token_s, finished = result.first_token_s, result.answer.finished
     if result.end is CallEnd.EMPTY:
         return CallOutcome(EMPTY, first_token_s)

@@ -5,7 +5,7 @@ import { openai } from "@ai-sdk/openai";
 import { stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
-const models = { anthropic: anthropic("forte"), openai: openai("forte") };
+const models = { anthropic: anthropic("forte"), openai: openai("forte"), "openai-chat": openai.chat("forte") };
 const runShell = tool({
   description: "Runs a command",
   inputSchema: z.object({ command: z.string() }),
@@ -16,7 +16,7 @@ const result = streamText({
   model: models[process.argv[2]],
   prompt: process.argv[3],
   tools: { run_shell: runShell },
-  stopWhen: stepCountIs(10),
+  stopWhen: stepCountIs(30),
   // Nothing is stored, so items are sent again and not referred to.
   providerOptions: { openai: { store: false } },
   onError: ({ error }) => failures.push(error),

@@ -164,10 +164,10 @@ def _with_short_deadlines(was: Any) -> Any:
 
 
 def _live_from_the_reply(was: Any) -> Any:
-    async def route(self: Any, opening: Any) -> Any:
+    async def route(self: Any, *opening: Any) -> Any:
         self._over_at_s += self._clock.elapsed_s() - self._began_at_s
         self._delivery._over_at_s = self._over_at_s
-        return await was(self, opening)
+        return await was(self, *opening)
 
     return route
 

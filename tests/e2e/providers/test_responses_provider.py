@@ -12,7 +12,7 @@ from tests.e2e.chats import WEATHER
 from tests.e2e.conftest import plain_http
 from tests.e2e.transports import OverHttp
 from tests.support.service import Service, UpstreamThread
-from tests.support.upstreams.responses import ResponsesReply
+from tests.support.upstreams.responses import ResponsesReply, custom_call_item
 from tests.support.upstreams.thinking import DONE
 from tests.support.upstreams.thinking_responses import ThinkingOpenAI, ThinkingResponses
 
@@ -22,6 +22,7 @@ kind = "openai"
 base_url = "{base_url}"
 zero_retention = true
 api = "auto"
+custom_tools = true
 
 [providers.responses]
 kind = "responses"
@@ -124,6 +125,33 @@ def test_openais_own_client_goes_through_a_long_loop_and_is_charged_for_each_tur
     assert len(holds) == TURNS + 1
     assert sorted((hold.prompt_tokens, hold.completion_tokens) for hold in holds) == sorted(counted)
     assert responses_service.audit() == []
+
+
+@both_ways
+def test_custom_tool_is_the_models_own_with_its_grammar(
+    stream: bool, responses_service: Service, vendors: dict[str, Any]
+) -> None:
+    vendor, given = vendors["forte"], '*** Begin\n+"é"'
+    grammar = {"syntax": "lark", "definition": "start: /.+/s"}
+    tool = {"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": grammar}}}
+    key = responses_service.new_key(responses_service.new_account())
+    vendor.replies.append(ResponsesReply(contents=[], said_items=[custom_call_item("call_1", "patch", given)]))
+    asked = {"model": "forte", "tools": [tool], "stream": stream}
+    told = OverHttp(responses_service).ask(key, {**asked, "messages": [QUESTION]})
+    assert told.failure is None
+    [call] = told.tool_calls
+    assert (call.name, call.arguments, call.is_custom) == ("patch", given, True)
+    said = {"id": call.id, "type": "custom", "custom": {"name": "patch", "input": given}}
+    result = {"role": "tool", "tool_call_id": call.id, "content": "done"}
+    vendor.replies.append(ResponsesReply())
+    past = {"role": "assistant", "content": None, "tool_calls": [said]}
+    assert OverHttp(responses_service).ask(key, {**asked, "messages": [QUESTION, past, result]}).failure is None
+    assert vendor.refused == []
+    request = vendor.requests[-1].json
+    assert request["tools"] == [{"type": "custom", "name": "patch", "format": {"type": "grammar", **grammar}}]
+    called, answered = request["input"][-2:]
+    assert (called["type"], called["input"]) == ("custom_tool_call", given)
+    assert (answered["type"], answered["call_id"]) == ("custom_tool_call_output", called["call_id"])
 
 
 @both_ways

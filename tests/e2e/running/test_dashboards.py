@@ -148,7 +148,9 @@ def _told_where_configured(folder: Path) -> list[Any]:
     show_payments({"failed": 1}, registry)
     key_file = folder / "acme"
     provider = ProviderRoute("acme", "openai", until=date(2027, 6, 30), region="canadaeast", api_key_file=key_file)
-    routed = SimpleNamespace(routes=Routes({"acme": provider}, {}), other_regions={})
+    routed = SimpleNamespace(
+        routes=Routes({"acme": provider}, {}), other_regions={}, credentials_failure=lambda provider: ""
+    )
     show_providers(cast(ModelStates, routed), registry)
     show_keys(cast(ModelStates, routed), KeyWatch(cast(ModelStates, routed), log), registry)
     target = Target("acme", "new", 1000, 100)

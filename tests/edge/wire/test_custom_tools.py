@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from edge.wire.custom_tools import CustomCalls, CustomInput, define_function, to_arguments
+from edge.wire.custom_tools import CustomCalls, CustomInput, define_function
+from services.rules.custom_tools import to_arguments
 
 TEXT = '*** Begin Patch\n+ "é" \\ 🌧 \t\u2028\n*** End Patch'
 

@@ -1,15 +1,10 @@
 """`python -m services.metering`, as a process."""
 
 import json
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -17,32 +12,18 @@ import pytest
 from legato_protos.metering.v1 import metering_pb2 as pb
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_sync_channel
+from tests.support.forked.service_process import ServiceProcess
 from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
-ROOT = Path(__file__).parents[3]
 
-
-def start(data: Path, **settings: str) -> "subprocess.Popen[str]":
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "services.metering"],
-        cwd=ROOT,
-        env=clean | {"LEGATO_DATA": str(data)} | settings,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(data: Path, **settings: str) -> ServiceProcess:
+    return ServiceProcess("services.metering", {"LEGATO_DATA": str(data)} | settings)
 
 
 @pytest.fixture
 def admin(socket_folder: Path) -> Iterator[CreditAdminServiceStub]:
     with open_sync_channel(f"unix:{socket_folder}/run/metering.sock") as channel:
         yield CreditAdminServiceStub(channel)
-
-
-def stop(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
-    return process.returncode, said
 
 
 def balance_after_grant(admin: CreditAdminServiceStub, grant_id: str) -> int:
@@ -75,7 +56,7 @@ def test_balances_outlive_an_orderly_end_and_wrong_counters_are_corrected_at_the
         assert balance_after_grant(admin, f"grant-{number}") == 5 * number
         if number == 2:
             wait_until(lambda: read_held_nanos(socket_folder) == [(0,)])
-        code, said = stop(process)
+        code, said = process.stop()
         assert code == 0
         assert "service.stopped" in said
         assert ("spends.recounted" in said) == (number == 2)
@@ -89,9 +70,8 @@ def test_balances_outlive_an_orderly_end_and_wrong_counters_are_corrected_at_the
             )
     assert (socket_folder / "run").stat().st_mode & 0o777 == 0o700
     change(socket_folder, "UPDATE schema_version SET oldest_num = '9999', release = '9.0.0'")
-    process = start(socket_folder)
-    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
-    assert process.returncode == 1
+    code, said = start(socket_folder).end()
+    assert code == 1
     assert said == (
         "metering: the schema metering was migrated by Legato 9.0.0 and is too new for this process: start the newer "
         "release, or restore a backup (docs/upgrade.md)\n"
@@ -109,8 +89,8 @@ def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> N
         LEGATO_AUDIT_INTERVAL_S="-1",
         LEGATO_METERING_METRICS_LISTEN="9100",
     )
-    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
-    assert process.returncode == 2
+    code, said = process.end()
+    assert code == 2
     assert [line.split(":")[0] for line in said.splitlines()] == [
         "LEGATO_METERING_REPLICAS", "LEGATO_REQUESTS_PER_MINUTE", "LEGATO_TOKENS_PER_MINUTE",
         "LEGATO_CONCURRENT_REQUESTS", "LEGATO_SWEEP_INTERVAL_S", "LEGATO_AUDIT_INTERVAL_S",
@@ -121,18 +101,16 @@ def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> N
 
 def test_wrong_prices_are_named(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text("[classes.mezzo]\ninput = 3\n")
-    process = start(tmp_path / "data", LEGATO_PRICES=str(tmp_path / "prices.toml"))
-    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
-    assert process.returncode == 2
+    code, said = start(tmp_path / "data", LEGATO_PRICES=str(tmp_path / "prices.toml")).end()
+    assert code == 2
     assert "classes.mezzo.input" in said
     assert "classes.forte: is missing" in said
     assert "Traceback" not in said
 
 
 def test_database_that_cannot_be_reached_is_named_in_one_line(tmp_path: Path) -> None:
-    process = start(tmp_path, LEGATO_DATABASE_URL="postgresql://legato@/legato?host=/nowhere")
-    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
-    assert process.returncode == 1
+    code, said = start(tmp_path, LEGATO_DATABASE_URL="postgresql://legato@/legato?host=/nowhere").end()
+    assert code == 1
     [line] = said.splitlines()
     assert line.startswith("metering: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): ")
     assert line.endswith("No such file or directory")
@@ -140,14 +118,14 @@ def test_database_that_cannot_be_reached_is_named_in_one_line(tmp_path: Path) ->
 
 def test_metrics_are_served_where_it_was_asked_to(socket_folder: Path, admin: CreditAdminServiceStub) -> None:
     process = start(socket_folder, LEGATO_METERING_METRICS_LISTEN="127.0.0.1:0", LEGATO_AUDIT_INTERVAL_S="0.1")
-    address = next_event(process, "operations.started")["listen"]
+    address = json.loads(process.wait_for('"operations.started"'))["listen"]
     balance_after_grant(admin, "grant-1")
     wait_until(lambda: "legato_audit_violations 0.0" in metrics_at(address))
     with sqlite3.connect(socket_folder / "metering.db") as books:
         books.execute("UPDATE accounts SET balance_nanos = 6")
     books.close()
     wait_until(lambda: "legato_audit_violations 1.0" in metrics_at(address))
-    code, said = stop(process)
+    code, said = process.stop()
     assert code == 0
     assert "account acct_a: balance is +1 nanos off the sum of its ledger" in said
 
@@ -156,22 +134,13 @@ def test_audit_that_takes_long_is_in_the_way_of_neither_writes_nor_the_end(
     socket_folder: Path, postgres_url: str, admin: CreditAdminServiceStub
 ) -> None:
     process = start(socket_folder, LEGATO_DATABASE_URL=postgres_url, LEGATO_AUDIT_INTERVAL_S="0.1")
-    next_event(process, "service.started")
+    process.wait_for('"service.started"')
     with psycopg.connect(postgres_url) as locking, psycopg.connect(postgres_url, autocommit=True) as watching:
         locking.execute("LOCK TABLE metering.prices IN ACCESS EXCLUSIVE MODE")
         waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ledger%'"
         wait_until(lambda: watching.execute(waiting).fetchone() is not None)
         assert balance_after_grant(admin, "grant-1") == 5
-        assert stop(process)[0] == 0
-
-
-def next_event(process: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
-    assert process.stderr is not None
-    for line in process.stderr:
-        said: dict[str, Any] = json.loads(line)
-        if said["event"] == event:
-            return said
-    raise AssertionError(f"{event} was never said")
+        assert process.stop()[0] == 0
 
 
 def metrics_at(address: str) -> str:

@@ -141,7 +141,7 @@ async def running_router(
     grounding: "Grounding | None" = None,
     tracer: Tracer | None = None,
     *,
-    tells_traces: bool = False,
+    sends_traces: bool = False,
     most_attempts: int = MOST_ATTEMPTS,
     also: Callable[[Completions], object] | None = None,
     prompt_memory: FairBudget | None = None,
@@ -165,7 +165,7 @@ async def running_router(
     outcomes, canaries = OutcomesByClass(), Canaries(log)
     model_states = ModelStates(routes, open_one, clock, log, limits=limits, observers=(outcomes, canaries, *observers))
     targets_in_turn = Targets(
-        model_states, log, most_attempts, find_models=canaries.find_models, tells_traces=tells_traces
+        model_states, log, most_attempts, find_models=canaries.find_models, sends_traces=sends_traces
     )
     seals = open_seals(reasoning_key)
     completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory, seals)

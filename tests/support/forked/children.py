@@ -1,5 +1,6 @@
 """What a forked process does first, and last."""
 
+import atexit
 import ctypes
 import fcntl
 import os
@@ -47,6 +48,8 @@ def become(main: Callable[[], object], environ: Mapping[str, str], kept: Mapping
     except BaseException:
         traceback.print_exc()
     finally:
+        # As the interpreter does at its end, which is not reached: the log writes there what it holds.
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_code)

@@ -12,6 +12,13 @@ import msgspec
 
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
 from tests.support.upstreams.openai_models import EFFORTS, chat_refusal_of, refusal
+from tests.support.upstreams.responses_rules import (
+    Refused,
+    check_call_id,
+    check_custom_tool,
+    check_message,
+    require,
+)
 
 USAGE: Final = {
     "input_tokens": 18,
@@ -26,7 +33,6 @@ _FIELDS: Final = {
     "service_tier", "store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
     "top_p", "truncation", "user",
 }  # fmt: skip
-_LONGEST_CALL_ID: Final = 64
 # By their names; what is known of others is nothing.
 _DO_NOT_REASON: Final = ("gpt-4o",)
 _INCOMPLETE: Final = ("max_output_tokens", "content_filter")
@@ -86,6 +92,17 @@ def call_item(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     }
 
 
+def custom_call_item(call_id: str, name: str, given: str) -> dict[str, Any]:
+    return {
+        "type": "custom_tool_call",
+        "id": f"ctc_{call_id}",
+        "call_id": call_id,
+        "name": name,
+        "input": given,
+        "status": "completed",
+    }
+
+
 def reasoning_item(item_id: str, thought: str, summary: list[str] | None = None, key: str = "k") -> dict[str, Any]:
     return {
         "type": "reasoning",
@@ -116,19 +133,21 @@ class ResponsesUpstream(Upstream):
         self.takes_one_turn = False
         # Models that take no `include`.
         self.refuses_encrypted: set[str] = set()
+        # Models that have no custom tools.
+        self.refuses_custom: set[str] = set()
         self.refused: list[str] = []
 
     def refusal_of(self, recorded: Recorded) -> Reply | None:
         try:
             self.check(recorded.json)
-        except _Refused as refused:
+        except Refused as refused:
             self.refused.append(refused.message)
             return refused.reply
         return None
 
     def check(self, request: dict[str, Any]) -> None:
         for name in request:
-            _require(name in _FIELDS, f"Unknown parameter: '{name}'.", name, "unknown_parameter")
+            require(name in _FIELDS, f"Unknown parameter: '{name}'.", name, "unknown_parameter")
         self._check_model(request)
         self._check_tools(request)
         self._check_input(request)
@@ -137,7 +156,7 @@ class ResponsesUpstream(Upstream):
         model, reasoning = request["model"], request.get("reasoning", {})
         efforts, usual = EFFORTS.get(model, ((), ""))
         limit = request.get("max_output_tokens", 16)
-        _require(
+        require(
             limit >= 16,
             "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got"
             f" {limit} instead.",
@@ -148,13 +167,13 @@ class ResponsesUpstream(Upstream):
         if model in _DO_NOT_REASON:
             for name in reasoning:
                 message = f"Unsupported parameter: 'reasoning.{name}' is not supported with this model."
-                _require(False, message, f"reasoning.{name}", "unsupported_parameter")
+                require(False, message, f"reasoning.{name}", "unsupported_parameter")
         elif efforts and effort not in efforts:
             *others, last = (f"'{each}'" for each in efforts)
             listed = f"{', '.join(others)}, and {last}."
             message = f"Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are:"
-            _require(False, f"{message} {listed}", "reasoning.effort", "unsupported_value")
-        _require(
+            require(False, f"{message} {listed}", "reasoning.effort", "unsupported_value")
+        require(
             not (self.is_unverified and "summary" in reasoning),
             "Your organization must be verified to generate reasoning summaries. Please go to:"
             " https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just"
@@ -163,7 +182,7 @@ class ResponsesUpstream(Upstream):
             "unsupported_value",
         )
         takes_encrypted = model not in _DO_NOT_REASON and model not in self.refuses_encrypted
-        _require(
+        require(
             takes_encrypted or "include" not in request,
             "Encrypted content is not supported with this model.",
             "include",
@@ -171,17 +190,20 @@ class ResponsesUpstream(Upstream):
         if efforts and effort != "none":
             for name in ("temperature", "top_p"):
                 message = f"Unsupported parameter: '{name}' is not supported with this model."
-                _require(name not in request, message, name, "unsupported_parameter")
+                require(name not in request, message, name, "unsupported_parameter")
 
     def _check_tools(self, request: dict[str, Any]) -> None:
         names = []
         for place, tool in enumerate(request.get("tools", ())):
             missing = f"Missing required parameter: 'tools[{place}].name'."
-            _require("name" in tool, missing, f"tools[{place}].name", "missing_required_parameter")
-            names.append(tool["name"])
+            require("name" in tool, missing, f"tools[{place}].name", "missing_required_parameter")
+            names.append((tool["type"], tool["name"]))
+            if tool["type"] == "custom":
+                check_custom_tool(place, tool, takes_custom=request["model"] not in self.refuses_custom)
+                continue
             schema = tool.get("parameters") or {}
             is_closed = schema.get("additionalProperties") is False
-            _require(
+            require(
                 not tool.get("strict", True) or is_closed,
                 f"Invalid schema for function '{tool['name']}': In context=(), 'additionalProperties' is required to be"
                 " supplied and to be false.",
@@ -191,11 +213,11 @@ class ResponsesUpstream(Upstream):
         choice = request.get("tool_choice", "auto")
         chosen = choice if isinstance(choice, dict) else {}
         for tool in chosen.get("tools", [chosen] if "name" in chosen else []):
-            message = f"Tool choice 'function' not found in 'tools' parameter: {tool.get('name')}."
-            _require(tool.get("name") in names, message, "tool_choice")
+            message = f"Tool choice '{tool['type']}' not found in 'tools' parameter."
+            require((tool["type"], tool.get("name")) in names, message, "tool_choice")
         answer_format = request.get("text", {}).get("format", {})
         if answer_format.get("type") == "json_object":
-            _require(
+            require(
                 "json" in str(request["input"]).lower(),
                 "Response input messages must contain the word 'json' in some form to use 'text.format' of type"
                 " 'json_object'.",
@@ -203,44 +225,54 @@ class ResponsesUpstream(Upstream):
             )
         elif answer_format.get("type") == "json_schema":
             missing = "Missing required parameter: 'text.format.name'."
-            _require("name" in answer_format, missing, "text.format.name", "missing_required_parameter")
+            require("name" in answer_format, missing, "text.format.name", "missing_required_parameter")
 
     def _check_input(self, request: dict[str, Any]) -> None:
         asked: dict[str, bool] = {}
+        custom: set[str] = set()
         thinking_turns: set[int] = set()
         turn, items = 0, request["input"]
         for place, item in enumerate(items):
             kind = item.get("type", "message")
             if kind == "message":
-                _check_message(place, item)
+                check_message(place, item)
                 turn += item["role"] == "user"
             elif kind == "function_call":
-                _check_call_id(place, item)
+                check_call_id(place, item)
                 asked[item["call_id"]] = False
-            elif kind == "function_call_output":
-                _check_call_id(place, item)
-                message = f"No tool call found for function call output with call_id {item['call_id']}."
-                _require(item["call_id"] in asked, message, "input")
+            elif kind == "custom_tool_call":
+                check_call_id(place, item)
+                require(
+                    isinstance(item.get("input"), str), f"Missing required parameter: 'input[{place}].input'.", None
+                )
+                asked[item["call_id"]] = False
+                custom.add(item["call_id"])
+            elif kind in ("function_call_output", "custom_tool_call_output"):
+                check_call_id(place, item)
+                is_custom = kind == "custom_tool_call_output"
+                called = "custom tool call" if is_custom else "function call"
+                message = f"No tool call found for {called} output with call_id {item['call_id']}."
+                require(item["call_id"] in asked and (item["call_id"] in custom) is is_custom, message, "input")
                 asked[item["call_id"]] = True
-                turn += items[place - 1].get("type") != "function_call_output"
+                turn += items[place - 1].get("type") not in ("function_call_output", "custom_tool_call_output")
             elif kind == "reasoning":
                 self._check_reasoning(request, place)
                 thinking_turns.add(turn)
         for call_id, is_answered in asked.items():
-            _require(is_answered, f"No tool output found for function call {call_id}.", "input")
+            require(is_answered, f"No tool output found for function call {call_id}.", "input")
         if self.takes_one_turn:
             message = "Conflicting authenticated continuation identities"
-            _require(len(thinking_turns) < 2, message, "input", "invalid_value")
+            require(len(thinking_turns) < 2, message, "input", "invalid_value")
 
     def _check_reasoning(self, request: dict[str, Any], place: int) -> None:
         item, items = request["input"][place], request["input"]
         missing = f"Missing required parameter: 'input[{place}].summary'."
-        _require("summary" in item, missing, f"input[{place}].summary", "missing_required_parameter")
-        _require("status" not in item, f"Unknown parameter: 'input[{place}].status'.", f"input[{place}].status")
+        require("summary" in item, missing, f"input[{place}].summary", "missing_required_parameter")
+        require("status" not in item, f"Unknown parameter: 'input[{place}].status'.", f"input[{place}].status")
         if self.wants_ids:
-            _require("id" in item, "The request payload is invalid.", None, "invalid_payload")
+            require("id" in item, "The request payload is invalid.", None, "invalid_payload")
         else:
-            _require(
+            require(
                 "id" not in item,
                 f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false. Try"
                 " again with `store` set to true, or remove this item from your input.",
@@ -248,15 +280,18 @@ class ResponsesUpstream(Upstream):
                 status=404,
             )
         following = items[place + 1] if place + 1 < len(items) else {}
-        is_followed = following.get("type") in ("reasoning", "function_call") or following.get("role") == "assistant"
+        is_followed = (
+            following.get("type") in ("reasoning", "function_call", "custom_tool_call")
+            or following.get("role") == "assistant"
+        )
         message = f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
-        _require(is_followed, message, "input")
+        require(is_followed, message, "input")
         content = item["encrypted_content"]
         data = content[68:]
         is_own = content == f"gAAA{hashlib.sha256(f'{self.key} {data}'.encode()).hexdigest()}{data}"
         shown = f"{content[:4]}...{content[-4:]}"
         message = f"The encrypted content {shown} could not be verified. Reason: Encrypted content could not be"
-        _require(is_own, f"{message} decrypted or parsed.", None, "invalid_encrypted_content")
+        require(is_own, f"{message} decrypted or parsed.", None, "invalid_encrypted_content")
 
     def write_whole(self, reply: Reply, recorded: Recorded) -> dict[str, Any]:
         assert isinstance(reply, ResponsesReply)
@@ -312,42 +347,6 @@ class OpenAIApis(ResponsesUpstream):
         return Upstream.write_stream(self, reply, recorded) if is_chat else super().write_stream(reply, recorded)
 
 
-class _Refused(Exception):
-    def __init__(self, message: str, param: str | None, code: str | None, status: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reply = refusal(message, param, code, status=status)
-
-
-def _require(holds: Any, message: str, param: str | None, code: str | None = None, status: int = 400) -> None:
-    if not holds:
-        raise _Refused(message, param, code, status)
-
-
-def _check_message(place: int, item: dict[str, Any]) -> None:
-    known = {"type", "role", "content", "phase"}
-    for name in item.keys() - known:
-        _require(False, f"Unknown parameter: 'input[{place}].{name}'.", f"input[{place}].{name}", "unknown_parameter")
-    if isinstance(item["content"], str):
-        return
-    for at, part in enumerate(item["content"]):
-        where = f"input[{place}].content[{at}]"
-        wanted = "output_text" if item["role"] == "assistant" else "input_text"
-        message = f"Invalid value: '{part['type']}'. Supported values are: '{wanted}'."
-        _require(part["type"] == wanted, message, where, "invalid_value")
-
-
-def _check_call_id(place: int, item: dict[str, Any]) -> None:
-    length = len(item["call_id"])
-    _require(
-        length <= _LONGEST_CALL_ID,
-        f"Invalid 'input[{place}].call_id': string too long. Expected a string with maximum length 64, but got a string"
-        f" with length {length} instead.",
-        f"input[{place}].call_id",
-        "string_above_max_length",
-    )
-
-
 def _write(event: str) -> bytes:
     name = msgspec.json.decode(event)["type"]
     return b"event: %b\ndata: %b\n\n" % (name.encode(), event.encode())
@@ -398,6 +397,11 @@ def _item_events(reply: ResponsesReply, index: int, item: dict[str, Any]) -> lis
         begun["content"] = []
         for place, part in enumerate(item["content"]):
             events += _part_events(reply, {**of_item, "content_index": place}, part)
+    elif kind == "custom_tool_call":
+        begun["input"] = ""
+        named = {"type": "response.custom_tool_call_input.delta", **of_item, "obfuscation": "x7"}
+        events += [{**named, "delta": piece} for piece in (item["input"][:3], item["input"][3:])]
+        events.append({"type": "response.custom_tool_call_input.done", **of_item, "input": item["input"]})
     elif kind == "function_call":
         begun["arguments"] = ""
         pieces = next((pieces for name, pieces in reply.calls if name == item["name"]), [item["arguments"]])

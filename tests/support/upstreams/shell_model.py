@@ -53,7 +53,7 @@ class ShellModel(Upstream):
         if self.replies:
             return self.replies.popleft()
         request = recorded.json
-        shell = _shell_of(request)
+        shell = shell_of(request)
         turn = _commands_run(request)
         if _asks_for_summary(request, has_shell=shell is not None):
             summary = f"<state_snapshot><summary>{_RUN % turn} Go on with the notes.</summary></state_snapshot>"
@@ -72,7 +72,7 @@ class ShellModel(Upstream):
             return Reply(contents=["One ", "moment ", "please"], stall_after=3)
         if turn >= len(COMMANDS):
             return Reply(contents=[*(f"{word} " for word in DONE.split())], usage=None)
-        arguments = msgspec.json.encode(_arguments(shell, COMMANDS[turn])).decode()
+        arguments = msgspec.json.encode(shell_arguments(shell, COMMANDS[turn])).decode()
         call = {"id": _CALL % turn, "type": "function"}
         name = {"name": shell["name"], "arguments": ""}
         half = len(arguments) // 2
@@ -111,12 +111,12 @@ def _asks_for_summary(request: dict[str, Any], *, has_shell: bool) -> bool:
     return found is not None and (not has_shell or found[0] == "detailed summary of")
 
 
-def _shell_of(request: dict[str, Any]) -> dict[str, Any] | None:
+def shell_of(request: dict[str, Any]) -> dict[str, Any] | None:
     offered = [tool["function"] for tool in request.get("tools", ())]
     return next((each for each in offered if each["name"].lower() in SHELLS), None)
 
 
-def _arguments(shell: dict[str, Any], command: str) -> dict[str, Any]:
+def shell_arguments(shell: dict[str, Any], command: str) -> dict[str, Any]:
     """Returns what the shell needs to be told, by its schema."""
     fields: dict[str, Any] = shell["parameters"]["properties"]
     needed: Sequence[str] = shell["parameters"].get("required", ())

@@ -144,7 +144,7 @@ class MessageAnswer(ProviderAnswer):
         self._begun: dict[int, str | None] = {}
         # The texts and signatures of thoughts that are being written, by block index, if they are gathered.
         self._thinking: dict[int, tuple[list[str], list[str]]] = {}
-        self._said_characters = 0
+        self._text_characters = 0
         # Where blocks of text begin, and what they cite, by their index.
         self._cited: dict[int, tuple[int, list[_Citation]]] = {}
 
@@ -185,23 +185,23 @@ class MessageAnswer(ProviderAnswer):
 
     def _begin_block(self, index: int, block: _Block) -> None:
         if block.type == "text":
-            self._cited[index] = self._said_characters, []
+            self._cited[index] = self._text_characters, []
             if block.citations not in NOTHING:
                 with suppress(*UNREADABLE):
                     self._cited[index][1].extend(_citation_lists.decode(block.citations) or ())
         if block.text:
-            self._say(block.text)
+            self._add_text(block.text)
         if self.thoughts is not None and block.type == "thinking":
             self._thinking[index] = [block.thinking or ""], [block.signature or ""]
         elif self.thoughts is not None and block.type == "redacted_thinking":
-            self.thoughts.add(RedactedBlock(block.data or "", self._said_characters))
+            self.thoughts.add(RedactedBlock(block.data or "", self._text_characters))
         if block.type == "tool_use":
             self._begun[index] = read_text_of_object(block.input)
             self.call(ToolCallFragment(index, block.id, block.name, ""))
 
     def _add(self, index: int, delta: _Delta) -> None:
         if delta.text:
-            self._say(delta.text)
+            self._add_text(delta.text)
         elif delta.thinking:
             self.think(delta.thinking)
             if index in self._thinking:
@@ -218,35 +218,35 @@ class MessageAnswer(ProviderAnswer):
             self._begun[index] = None
             self.call(ToolCallFragment(index, arguments=delta.partial_json))
 
-    def _say(self, text: str) -> None:
-        self._said_characters += len(text)
+    def _add_text(self, text: str) -> None:
+        self._text_characters += len(text)
         self.add_texts(text)
 
     def _end_block(self, index: int) -> None:
         if self.thoughts is not None and index in self._thinking:
             texts, signatures = self._thinking.pop(index)
-            block = ThinkingBlock("".join(texts), "".join(signatures), self._said_characters)
+            block = ThinkingBlock("".join(texts), "".join(signatures), self._text_characters)
             self.thoughts.add(block)
         begin, cited = self._cited.pop(index, (0, ()))
         for citation in cited:
-            self.cite(begin, self._said_characters, citation.title, citation.url or citation.source)
+            self.cite(begin, self._text_characters, citation.title, citation.url or citation.source)
         # A call without parameters has no input deltas; OpenAI's clients expect an object.
         arguments = self._begun.pop(index, None)
         if arguments is not None:
             self.call(ToolCallFragment(index, arguments=arguments))
 
-    def _stop(self, told: _Stopped) -> None:
-        if told.stop_reason == "stop_sequence" and told.stop_sequence:
-            self.finish(MatchedStop(told.stop_sequence))
-        elif told.stop_reason:
-            self.finish(_FINISH_REASONS.get(told.stop_reason, "stop"))
+    def _stop(self, stopped: _Stopped) -> None:
+        if stopped.stop_reason == "stop_sequence" and stopped.stop_sequence:
+            self.finish(MatchedStop(stopped.stop_sequence))
+        elif stopped.stop_reason:
+            self.finish(_FINISH_REASONS.get(stopped.stop_reason, "stop"))
 
     def _add_usage(self, usage: Raw) -> None:
         get = self._count(usage, _usages).get
         with suppress(*UNREADABLE):
-            told = _usages.decode(usage)
-            self._count(told.cache_creation, _cache_creations)
-            self._count(told.output_tokens_details, _output_tokens)
+            reported = _usages.decode(usage)
+            self._count(reported.cache_creation, _cache_creations)
+            self._count(reported.output_tokens_details, _output_tokens)
         cached_tokens, written_tokens = get("cache_read_input_tokens"), get("cache_creation_input_tokens")
         self.usage = ProviderUsage(
             total(get("input_tokens"), cached_tokens, written_tokens),

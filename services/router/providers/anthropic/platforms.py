@@ -15,9 +15,9 @@ class Platform(NamedTuple):
     # Where a model is asked whole, and where for a stream.
     whole_path: str
     stream_path: str
-    # Whether the address says which model is asked, and the body which version.
+    # Whether the address names the model, and the body the version.
     is_model_outside: bool = False
-    # Whether the address says what is streamed, and the body what other APIs have in headers.
+    # Whether the address decides if the answer is streamed, and the body has what other APIs have in headers.
     has_all_inside: bool = False
 
     def path(self, model_name: str, *, streams: bool) -> str:

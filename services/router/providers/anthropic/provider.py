@@ -48,7 +48,7 @@ HIGHEST_TEMPERATURE = 1.0
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
 _OPENING = Text(Raw(b'"."'))
 
-# What a model is told that does not go on with its own last message.
+# The request to a model that does not go on with its own last message.
 _GO_ON = Text(Raw(b'"Continue your last message exactly where it ends, and repeat nothing of it."'))
 _SAMPLING = {"temperature", "top_p", "top_k"}
 # Parameters that are always translated, or named by what is used in their place.
@@ -168,12 +168,12 @@ def _not_sent(parameters: Parameters, request: dict[str, object]) -> Iterator[st
             yield name
 
 
-def _messages(said: list[Turn], *, with_thoughts: bool) -> Raw:
+def _messages(turns: list[Turn], *, with_thoughts: bool) -> Raw:
     """Writes the messages; tool results and the user text after them are one turn, and the user's turn is first."""
-    if isinstance(said[0], ModelTurn):
-        said = [UserTurn([_OPENING]), *said]
+    if isinstance(turns[0], ModelTurn):
+        turns = [UserTurn([_OPENING]), *turns]
     messages = []
-    for role, together in groupby(said, _role):
+    for role, together in groupby(turns, _role):
         content = write_list(block for turn in together for block in _blocks(turn, with_thoughts=with_thoughts))
         messages.append(msgspec.json.encode({"role": role, "content": content}))
     return joined(messages)

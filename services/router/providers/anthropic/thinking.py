@@ -1,4 +1,4 @@
-"""Tells Claude models how much to think, where they may."""
+"""Chooses how much a Claude model thinks, where it may."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ _EFFORT: Final = "reasoning_effort"
 def choose_thinking(
     call: ProviderCall, abilities: Abilities, *, has_tools: bool
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Returns the effort and the thinking that are nearest to what the client asks for, and notes what differs."""
+    """Returns the effort and the thinking that are nearest to what the client asks for, and records what differs."""
     known = call.parameters.known
     wanted, tokens = known.wanted_effort, None if known.reasoning is None else known.reasoning.max_tokens
     if wanted is None:
@@ -30,7 +30,7 @@ def choose_thinking(
         if abilities.thinks == "by_default":
             return {}, {"type": abilities.thinking_off}
         if abilities.thinking or abilities.efforts == ():
-            # It does not think unless it is told to.
+            # It does not think unless the request turns it on.
             return {}, {}
         call.ignore((_EFFORT,))
         return {}, {}
@@ -80,7 +80,7 @@ def fit_thinking(request: Mapping[str, Any], abilities: Abilities, conversation:
 
 
 def may_have_thoughts(wanted: Mapping[str, Any], fitted: Mapping[str, Any], abilities: Abilities) -> bool:
-    """Returns whether the model gets its earlier thoughts: not if it is told not to think, or may not now."""
+    """Returns whether the model gets its earlier thoughts: not if thinking is off, or not allowed in this request."""
     if "thinking" in fitted:
         return as_object(fitted["thinking"]).get("type") not in _THINKING_OFF
     return "thinking" not in wanted or abilities.thinks != "on_request"

@@ -80,11 +80,11 @@ class AwsCredentials(Credentials):
         return SignedRequests(self.obtain, self.scope, origin)
 
 
-def read_keys(told: Mapping[str, Any], headers: Headers, token: str = "Token") -> Expiring[AwsKeys]:  # noqa: S107
-    """Reads keys that expire, as Amazon's servers tell them."""
+def read_keys(fields: Mapping[str, Any], headers: Headers, token: str = "Token") -> Expiring[AwsKeys]:  # noqa: S107
+    """Reads keys that expire from what one of Amazon's servers answered."""
     names = ("AccessKeyId", "SecretAccessKey", token)
-    if not all(isinstance(told.get(name), str) and told[name] for name in names):
+    if not all(isinstance(fields.get(name), str) and fields[name] for name in names):
         raise CredentialsUnavailable("no keys were handed out")
     clock = ServerClock()
     clock.learn(headers)
-    return Expiring(AwsKeys(*(told[name] for name in names)), lifetime_until(told.get("Expiration"), clock.now_s()))
+    return Expiring(AwsKeys(*(fields[name] for name in names)), lifetime_until(fields.get("Expiration"), clock.now_s()))

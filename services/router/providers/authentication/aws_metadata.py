@@ -35,8 +35,8 @@ class AwsInstance(AwsCredentials):
         session = await ask(f"{self.metadata_url}{_TOKEN_PATH}", _SESSION, b"", method="PUT")
         headers = {"X-aws-ec2-metadata-token": _word_in(session.body)}
         role = _word_in((await ask(f"{self.metadata_url}{_ROLES_PATH}", headers)).body)
-        told = await ask(f"{self.metadata_url}{_ROLES_PATH}{role}", headers)
-        return read_keys(told.json, told.headers)
+        response = await ask(f"{self.metadata_url}{_ROLES_PATH}{role}", headers)
+        return read_keys(response.json, response.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class AwsContainer(AwsCredentials):
 
     async def obtain(self) -> Expiring[AwsKeys]:
         headers = {} if self.authorization is None else {"Authorization": self.authorization.read()}
-        told = await ask(self.url, headers)
-        return read_keys(told.json, told.headers)
+        response = await ask(self.url, headers)
+        return read_keys(response.json, response.headers)
 
 
 def _word_in(body: bytes) -> str:

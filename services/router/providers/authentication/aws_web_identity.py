@@ -40,6 +40,6 @@ class AwsWebIdentity(AwsCredentials):
             "RoleSessionName": _SESSION_NAME,
             "WebIdentityToken": Secret(self.token_file).read(),
         }
-        told = await post_form(self.sts_url, form)
-        found = dict(_ELEMENT.findall(told.body.decode(errors="replace")))
-        return read_keys(found, told.headers, "SessionToken")
+        response = await post_form(self.sts_url, form)
+        found = dict(_ELEMENT.findall(response.body.decode(errors="replace")))
+        return read_keys(found, response.headers, "SessionToken")

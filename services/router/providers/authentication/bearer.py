@@ -62,12 +62,12 @@ class TokenCredentials(Credentials):
         return BearerAuthentication(self.obtain)
 
 
-def read_token(told: Mapping[str, Any]) -> Expiring[str]:
+def read_token(fields: Mapping[str, Any]) -> Expiring[str]:
     """Reads the answer of a token endpoint of OAuth 2.0."""
-    kind = told.get("token_type", "bearer")
+    kind = fields.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise CredentialsUnavailable("the token that was handed out is no bearer token")
-    return Expiring(check_token(told.get("access_token")), _lifetime_s(told.get("expires_in")))
+    return Expiring(check_token(fields.get("access_token")), _lifetime_s(fields.get("expires_in")))
 
 
 def check_token(token: object) -> str:
@@ -77,9 +77,9 @@ def check_token(token: object) -> str:
     return str(token)
 
 
-def _lifetime_s(told: object) -> float:
+def _lifetime_s(expires_in: object) -> float:
     try:
-        lifetime_s = _SHORT_LIFETIME_S if told is None else float(str(told))
+        lifetime_s = _SHORT_LIFETIME_S if expires_in is None else float(str(expires_in))
     except ValueError:
         lifetime_s = 0.0
     if not lifetime_s > 0:
@@ -87,10 +87,10 @@ def _lifetime_s(told: object) -> float:
     return min(lifetime_s, _LONGEST_LIFETIME_S)
 
 
-def lifetime_until(told: object, now_s: float) -> float:
-    """Returns how long it is until a time in ISO's format."""
+def lifetime_until(end: object, now_s: float) -> float:
+    """Returns the seconds until `end`, a time in ISO's format."""
     try:
-        until_s = datetime.fromisoformat(str(told)).timestamp()
+        until_s = datetime.fromisoformat(str(end)).timestamp()
     except ValueError:
         raise CredentialsUnavailable("the credentials that were handed out have no end") from None
     return _lifetime_s(until_s - now_s)

@@ -12,7 +12,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class CredentialsUnavailable(Exception):
-    """There are no valid credentials, for a reason in our own words: nothing secret, and nothing that a server said."""
+    """There are no valid credentials, for a reason in our own words: nothing secret, and nothing that a server sent."""
 
 
 class Authentication(ABC):
@@ -26,7 +26,7 @@ class Authentication(ABC):
     @property
     @abstractmethod
     def failure(self) -> str:
-        """Says why the last renewal has failed; empty if it has not."""
+        """The reason why the last renewal has failed; empty if it has not."""
 
     @abstractmethod
     async def ready(self) -> None:

@@ -61,15 +61,15 @@ class GoogleExternalAccount(TokenCredentials):
         configured = self._read()
         subject = configured.credential_source
         if subject.file:
-            said = read_text(self.path.parent / subject.file)
+            subject_text = read_text(self.path.parent / subject.file)
         else:
-            said = (await ask(subject.url, subject.headers)).body.decode(errors="replace")
+            subject_text = (await ask(subject.url, subject.headers)).body.decode(errors="replace")
         form = {
             "grant_type": _EXCHANGE,
             "audience": configured.audience,
             "scope": self.scope,
             "requested_token_type": _ACCESS_TOKEN,
-            "subject_token": _subject_token(said, subject.format),
+            "subject_token": _subject_token(subject_text, subject.format),
             "subject_token_type": configured.subject_token_type,
         }
         federated = read_token((await post_form(configured.token_url, form)).json)
@@ -79,11 +79,11 @@ class GoogleExternalAccount(TokenCredentials):
 
     async def _impersonate(self, url: str, federated_token: str) -> Expiring[str]:
         headers = {"Authorization": f"Bearer {federated_token}", "Content-Type": "application/json"}
-        told = await ask(url, headers, msgspec.json.encode({"scope": [self.scope], "lifetime": _LIFETIME}))
+        response = await ask(url, headers, msgspec.json.encode({"scope": [self.scope], "lifetime": _LIFETIME}))
         clock = ServerClock()
-        clock.learn(told.headers)
-        lifetime_s = lifetime_until(told.json.get("expireTime"), clock.now_s())
-        return Expiring(check_token(told.json.get("accessToken")), lifetime_s)
+        clock.learn(response.headers)
+        lifetime_s = lifetime_until(response.json.get("expireTime"), clock.now_s())
+        return Expiring(check_token(response.json.get("accessToken")), lifetime_s)
 
     def _read(self) -> _Configuration:
         try:
@@ -101,11 +101,11 @@ class GoogleExternalAccount(TokenCredentials):
         return configured
 
 
-def _subject_token(said: str, written: _Format) -> str:
+def _subject_token(text: str, written: _Format) -> str:
     if written.type != "json":
-        return check_token(said.strip())
+        return check_token(text.strip())
     try:
-        told: Any = msgspec.json.decode(said)
+        fields: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        told = None
-    return check_token(told.get(written.subject_token_field_name) if isinstance(told, dict) else None)
+        fields = None
+    return check_token(fields.get(written.subject_token_field_name) if isinstance(fields, dict) else None)

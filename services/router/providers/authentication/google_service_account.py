@@ -46,14 +46,14 @@ class GoogleServiceAccount(TokenCredentials):
         try:
             return await self._ask(key)
         except Refused as refused:
-            # It refuses what was signed in its future, and tells its time.
+            # The server refuses what was signed in its future; its headers have its time.
             if not self.clock.learn(refused.headers):
                 raise
         return await self._ask(key)
 
     async def _ask(self, key: _KeyFile) -> Expiring[str]:
-        told = await post_form(key.token_uri, {"grant_type": _GRANT, "assertion": self._sign(key)})
-        return read_token(told.json)
+        response = await post_form(key.token_uri, {"grant_type": _GRANT, "assertion": self._sign(key)})
+        return read_token(response.json)
 
     def _read(self) -> _KeyFile:
         try:

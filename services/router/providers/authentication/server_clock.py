@@ -8,7 +8,7 @@ from typing import Final
 
 from services.router.providers.authentication.credentials import Headers
 
-# Servers tell whole seconds, some time ago; they accept signatures that are minutes off.
+# A date header has whole seconds and is some time old; servers accept signatures that are minutes off.
 _UNNOTICED_S: Final = 30.0
 
 
@@ -22,10 +22,10 @@ class ServerClock:
         return self._now() + self._ahead_s
 
     def learn(self, headers: Headers) -> bool:
-        """Takes over the time that a response tells; returns whether another was assumed."""
-        told = dict(headers).get(b"date", b"").decode("latin-1")
+        """Takes over the time in the headers of a response; returns whether another was assumed."""
+        date = dict(headers).get(b"date", b"").decode("latin-1")
         try:
-            moment = parsedate_to_datetime(told)
+            moment = parsedate_to_datetime(date)
             ahead_s = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - self._now()
         except (ValueError, OverflowError):
             return False

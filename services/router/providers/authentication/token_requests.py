@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 256 * 1024
 _CODE: Final = re.compile(r"[a-z_]{1,40}")
 
 
-class Told(NamedTuple):
+class TokenResponse(NamedTuple):
     """A response of status 200."""
 
     body: bytes
@@ -32,7 +32,7 @@ class Told(NamedTuple):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             decoded = None
         if not isinstance(decoded, dict):
-            raise CredentialsUnavailable("what it was told for credentials is no JSON object")
+            raise CredentialsUnavailable("what was answered for credentials is no JSON object")
         return decoded
 
 
@@ -54,7 +54,9 @@ def check_address(url: object) -> str:
     return url
 
 
-async def ask(url: str, headers: Mapping[str, str], body: bytes | None = None, *, method: str = "POST") -> Told:
+async def ask(
+    url: str, headers: Mapping[str, str], body: bytes | None = None, *, method: str = "POST"
+) -> TokenResponse:
     """Asks by GET if there is no body. Raises CredentialsUnavailable."""
     origin, path = read_url(check_address(url))
     sent = {"User-Agent": "legato", "Accept": "application/json", **headers}
@@ -69,10 +71,10 @@ async def ask(url: str, headers: Mapping[str, str], body: bytes | None = None, *
         raise Refused(what, response.headers)
     if not response.is_whole:
         raise CredentialsUnavailable(f"{origin.host} sent an endless answer")
-    return Told(response.body, response.headers)
+    return TokenResponse(response.body, response.headers)
 
 
-async def post_form(url: str, form: Mapping[str, str]) -> Told:
+async def post_form(url: str, form: Mapping[str, str]) -> TokenResponse:
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     return await ask(url, headers, urlencode(form).encode())
 
@@ -83,8 +85,8 @@ def host_of(url: str) -> str:
 
 def _code_in(body: bytes) -> str:
     try:
-        said = msgspec.json.decode(body)
+        error_body = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    code = said.get("error") if isinstance(said, dict) else None
+    code = error_body.get("error") if isinstance(error_body, dict) else None
     return f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""

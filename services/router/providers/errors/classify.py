@@ -50,7 +50,7 @@ _TOO_LARGE = 413
 # Too many requests and overloaded; the last two are specific to single providers.
 _BUSY_STATUSES = (429, 503, 498, 529)
 # Statuses whose meaning depends on the body.
-TELLING_STATUSES = (*_REFUSED_STATUSES, _FORBIDDEN, _TOO_LARGE, *_BUSY_STATUSES)
+READ_BODY_STATUSES = (*_REFUSED_STATUSES, _FORBIDDEN, _TOO_LARGE, *_BUSY_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,17 @@ class ErrorPatterns:
 
 
 def read_failure(
-    status: int, said: bytes, error_patterns: ErrorPatterns, headers: Mapping[str, str] | None = None
+    status: int, body: bytes, error_patterns: ErrorPatterns, headers: Mapping[str, str] | None = None
 ) -> ProviderError:
     """Classifies an error response, or an error sent in place of an answer under status 200, which has no headers;
-    `status` is its equivalent then. What was `said` may quote the conversation, so it is not passed on."""
-    error_body, is_in_answer = read_error_body(said), headers is None
+    `status` is its equivalent then. The `body` may quote the conversation, so it is not passed on."""
+    error_body, is_in_answer = read_error_body(body), headers is None
     if is_in_answer and error_patterns.context.is_in(error_body):
         status = _TOO_LARGE
     elif is_in_answer and error_patterns.policy.is_in(error_body):
         status = _FORBIDDEN
     failure, retry_after_s = _meaning(status, headers or {}, error_body, error_patterns)
-    figures = _figures(failure, error_body, error_patterns, said)
+    figures = _figures(failure, error_body, error_patterns, body)
     what = "reported an error in place of an answer" if is_in_answer else f"answered with status {status}"
     http_status = None if is_in_answer else status
     if failure is not Failure.REFUSED:
@@ -103,27 +103,27 @@ def read_failure(
     if cause is not None:
         what += f" ({cause.sentence.id})"
     return ProviderError(
-        what, failure, http_status, retry_after_s, mentions=_mentions(said), param=error_body.param, cause=cause
+        what, failure, http_status, retry_after_s, mentions=_mentions(body), param=error_body.param, cause=cause
     )
 
 
-def _mentions(said: bytes) -> frozenset[str]:
+def _mentions(body: bytes) -> frozenset[str]:
     """Returns the parameters that a refusal mentions. The message may quote the client, so this affects its own chat
     alone."""
-    return frozenset(name for name in STEERING if name.encode() in said)
+    return frozenset(name for name in STEERING if name.encode() in body)
 
 
-def _figures(failure: Failure, error_body: ErrorBody, error_patterns: ErrorPatterns, said: bytes) -> Figures | None:
+def _figures(failure: Failure, error_body: ErrorBody, error_patterns: ErrorPatterns, body: bytes) -> Figures | None:
     """Reads the length figures. A 413 with no message about length does not depend on the output limit."""
     if failure is not Failure.CONTEXT or not error_patterns.context.is_in(error_body):
         return None
-    return read_figures(error_body.message, said)
+    return read_figures(error_body.message, body)
 
 
 def _meaning(
     status: int, headers: Mapping[str, str], error_body: ErrorBody, error_patterns: ErrorPatterns
 ) -> tuple[Failure, float | None]:
-    if status not in TELLING_STATUSES:
+    if status not in READ_BODY_STATUSES:
         return Failure.PROVIDER, None
     if status in _BUSY_STATUSES and error_body.retry_after_s is not None:
         # Google mentions plan and billing also for a rate limit per minute, but then it sends a retry delay.

@@ -39,9 +39,9 @@ class ErrorBody:
     param: str = ""
 
 
-def read_error_body(said: bytes) -> ErrorBody:
+def read_error_body(body: bytes) -> ErrorBody:
     """Parses an error body, or an error sent in place of an answer."""
-    beginning = said[:LARGEST_ERROR_BODY_BYTES]
+    beginning = body[:LARGEST_ERROR_BODY_BYTES]
     try:
         error = _error_in(msgspec.json.decode(beginning))
     except UNREADABLE:
@@ -92,5 +92,5 @@ def _retry_after_s(error: dict[str, Any]) -> float | None:
     return None
 
 
-def _tables(said: Any) -> Iterator[dict[str, Any]]:
-    yield from (as_object(one) for one in (said if isinstance(said, list) else [said]))
+def _tables(listed: Any) -> Iterator[dict[str, Any]]:
+    yield from (as_object(one) for one in (listed if isinstance(listed, list) else [listed]))

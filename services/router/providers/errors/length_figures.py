@@ -71,12 +71,12 @@ class _Body(_Counts, gc=False):
 _bodies = msgspec.json.Decoder(_Body)
 
 
-def read_figures(message: str, said: bytes) -> Figures:
-    """Reads the figures from `message`, in lower case, and from `said`, the body that contains it."""
+def read_figures(message: str, body: bytes) -> Figures:
+    """Reads the figures from `message`, in lower case, and from `body`, which contains it."""
     start = message[:MOST_CHARACTERS]
     try:
-        body = _bodies.decode(said)
-        counts = body.error or body
+        decoded = _bodies.decode(body)
+        counts = decoded.error or decoded
     except UNREADABLE:
         counts = _Counts()
     return Figures(

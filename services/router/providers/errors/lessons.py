@@ -1,4 +1,4 @@
-"""Reads what a provider's refusal tells of a model, for all later chats.
+"""Learns from a provider's refusal what a model takes, for all later chats.
 
 Only a refusal in the provider's own fixed words is a lesson: it may quote a client, who must not decide what others
 get.
@@ -21,7 +21,7 @@ PHASE: Final = "phase"
 
 
 class Lesson(NamedTuple):
-    """A message, matched from its beginning in lower case, and what it says of the abilities of a model."""
+    """A message, matched from its beginning in lower case, and how it changes what is known of a model's abilities."""
 
     message: re.Pattern[str]
     change: Callable[[Abilities, re.Match[str]], Abilities]
@@ -30,7 +30,7 @@ class Lesson(NamedTuple):
 
 
 def learn(abilities: Abilities, refusal: ErrorBody, lessons: Sequence[Lesson]) -> Abilities | None:
-    """Returns the abilities by what the refusal says, or None if it says nothing new."""
+    """Returns the abilities as the refusal corrects them, or None if it teaches nothing new."""
     for lesson in lessons:
         found = lesson.message.match(refusal.message)
         if found is not None and lesson.param in ("", refusal.param):
@@ -64,6 +64,10 @@ def _refusing(name: str) -> Callable[[Abilities, re.Match[str]], Abilities]:
 
 OPENAI: Final = (
     Lesson(
+        re.compile(r"['`\"]?custom['`\"]? tools are not supported |invalid value: 'custom'\. supported values are: "),
+        _setting(custom_tools=False),
+    ),
+    Lesson(
         re.compile(
             r"unsupported parameter: 'max_tokens' is not supported with this model\. use 'max_completion_tokens'"
         ),
@@ -91,7 +95,7 @@ OPENAI: Final = (
     ),
 )
 
-# Where a model is offered over one of OpenAI's APIs alone, as each says that refuses it.
+# The refusals by which one of OpenAI's APIs names the other, which alone offers the model.
 ONE_API: Final = (
     Lesson(
         re.compile(

@@ -1,6 +1,6 @@
 """Finds why a provider refuses a request, by the beginning of its message, which is in its own fixed words.
 
-What follows them may quote the conversation, so a client is told the cause in our words.
+What follows them may quote the conversation, so a client gets the cause in our words.
 """
 
 import re

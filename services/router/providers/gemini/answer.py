@@ -144,10 +144,10 @@ class ContentAnswer(ProviderAnswer):
         if not self._counted:
             return
         # Reasoning tokens are not included in the candidates' count.
-        said_tokens, thought_tokens = get("candidates_token_count"), get("thoughts_token_count")
+        text_tokens, thought_tokens = get("candidates_token_count"), get("thoughts_token_count")
         self.usage = ProviderUsage(
             total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
-            total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
+            total(text_tokens, thought_tokens) if text_tokens is not None else thought_tokens,
             get("cached_content_token_count"),
             reasoning_tokens=thought_tokens,
         )

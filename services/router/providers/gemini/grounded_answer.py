@@ -60,10 +60,10 @@ class GroundedAnswer(ContentAnswer):
         if grounding in NOTHING:
             return
         with suppress(*UNREADABLE):
-            told = _groundings.decode(grounding)
-            sources = told.grounding_chunks or []
+            reported = _groundings.decode(grounding)
+            sources = reported.grounding_chunks or []
             texts = [text.encode() for text in self._texts]
-            for support in told.grounding_supports or ():
+            for support in reported.grounding_supports or ():
                 place = None if support.segment is None else _place_of(support.segment, texts)
                 for number in support.grounding_chunk_indices or ():
                     if place is not None and 0 <= number < len(sources):
@@ -74,11 +74,11 @@ class GroundedAnswer(ContentAnswer):
 
 def _place_of(segment: _Segment, texts: list[bytes]) -> tuple[int, int] | None:
     """Returns where a segment is in the whole text, in characters; None if it is not there."""
-    whole, said = b"".join(texts), segment.text.encode()
+    whole, cited = b"".join(texts), segment.text.encode()
     before_part = sum(map(len, texts[: segment.part_index]))
     for begin in (before_part + segment.start_index, segment.start_index):
         end = begin - segment.start_index + segment.end_index
-        if 0 <= begin <= end <= len(whole) and (not said or whole[begin:end] == said):
+        if 0 <= begin <= end <= len(whole) and (not cited or whole[begin:end] == cited):
             return len(whole[:begin].decode(errors="ignore")), len(whole[:end].decode(errors="ignore"))
-    begin = whole.find(said) if said else -1
-    return None if begin < 0 else (len(whole[:begin].decode()), len(whole[: begin + len(said)].decode()))
+    begin = whole.find(cited) if cited else -1
+    return None if begin < 0 else (len(whole[:begin].decode()), len(whole[: begin + len(cited)].decode()))

@@ -77,7 +77,7 @@ class GeminiProvider(HttpProvider):
         request = merged(translated, self._extra)
         if not self._is_vertex:
             # Google stores requests in its logs unless this is set; nothing in the routes file may override it. Vertex
-            # does not have the field, and stores none unless the project is told to.
+            # does not have the field, and stores none unless the project is configured to.
             request["store"] = False
         ours, sent = as_object(translated["generationConfig"]), as_object(request["generationConfig"])
         call.ignore(_not_sent(call.parameters, ours, sent))
@@ -178,7 +178,7 @@ def _generation(call: ProviderCall) -> dict[str, object]:
 
 
 def _thinking(call: ProviderCall) -> dict[str, object]:
-    """Returns the level, or the number of tokens, that is nearest to what the client asks for; notes what differs."""
+    """Returns the level, or the number of tokens, that is nearest to what the client asks for; records what differs."""
     known, abilities = call.parameters.known, call.takes
     wanted, tokens = known.wanted_effort, None if known.reasoning is None else known.reasoning.max_tokens
     effort = None if wanted is None else abilities.nearest_effort(wanted)

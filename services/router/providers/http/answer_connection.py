@@ -73,7 +73,7 @@ class AnswerConnection(HttpConnection):
         self._is_between_chunks = False
         # Takes reads unparsed; set while the next read begins with an event, if it begins where an HTTP chunk does.
         self.read_sink: PieceSink | None = None
-        # What it has taken, until the response is told. A read touches few objects: with many streams they are not in
+        # What it has taken, until the response counts it. A read touches few objects: with many streams they are not in
         # the processor's cache.
         self._taken_bytes = self._taken_body_bytes = 0
 

@@ -78,7 +78,7 @@ class AwsEventReader:
         return events
 
     def _end(self, events: list[bytes]) -> list[bytes]:
-        """Ends with what is no event: nothing after a damaged message can be told apart."""
+        """Adds the mark of a damaged message as the last event: messages after it cannot be separated."""
         self._is_damaged = True
         self.begun.clear()
         return [*events, DAMAGED]

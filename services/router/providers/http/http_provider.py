@@ -31,7 +31,7 @@ from services.router.providers.base import (
     ServerRefused,
     Timeouts,
 )
-from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
+from services.router.providers.errors.classify import READ_BODY_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, ErrorBody, read_error_body
 from services.router.providers.errors.lessons import Lesson, learn
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
@@ -51,7 +51,7 @@ from services.router.schema.parameters import Parameters
 LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
 # Timeout for an error's body: the status is known and mostly sufficient.
 AFTER_FAILURE_S = 2.0
-# A status whose body tells why a model is not found.
+# A status whose body has the reason why a model is not found.
 _NOT_FOUND: Final = 404
 NO_HEADERS: Final[Mapping[str, str]] = {}
 # The header whose key is a Bearer token.
@@ -68,7 +68,7 @@ class HttpProvider(ABC):
     needs_address: ClassVar[bool] = True
     # API versions, if there are several: the routes file must then name one, and a key.
     versions: ClassVar[tuple[str, ...]] = ()
-    # What its refusals tell of models.
+    # What its refusals teach of models.
     lessons: ClassVar[Sequence[Lesson]] = ()
     # How often one chat is sent again, each time without what its model has just refused.
     most_lessons: ClassVar[int] = 3
@@ -91,7 +91,7 @@ class HttpProvider(ABC):
         """`headers` are sent beside those of the key; `tls` replaces the default trust store; `socket` is a unix socket
         to use instead of the host in the URL, without keep-alive."""
         self.telemetry_name = telemetry_name(route)
-        # What models take, by their names and by what was known of them, where a refusal has told more.
+        # What models take, by their names and by what was known of them, where a refusal has taught more.
         self._learned: dict[tuple[str, Abilities], Abilities] = {}
         self._origin, path = read_url(route.base_url, tls, socket)
         path, _, query = path.partition("?")
@@ -179,10 +179,10 @@ class HttpProvider(ABC):
             connection = await self._ask(call)
         except Interrupted as error:
             raise _failure_of(error) from None
-        streams, sink, is_traced, tells_thoughts = call.stream, call.sink, call.is_traced, call.keeps_thoughts
-        thoughts = GatheredThoughts() if tells_thoughts or call.tools.json else None
+        streams, sink, is_traced, shows_thoughts = call.stream, call.sink, call.is_traced, call.keeps_thoughts
+        thoughts = GatheredThoughts() if shows_thoughts or call.tools.json else None
         answer, buffer = self._answer_type(call)(), AnswerBuffer(self._budget)
-        answer.expect(call.tool_names, thoughts, is_traced=is_traced, tells_thoughts=tells_thoughts)
+        answer.expect(call.tool_names, thoughts, is_traced=is_traced, shows_thoughts=shows_thoughts)
         # It refers to the prompt, which is not needed any more.
         del call
         try:
@@ -252,7 +252,7 @@ class HttpProvider(ABC):
         return authentication.generation
 
     def _learn(self, call: ProviderCall, refusal: ErrorBody, error: ProviderError) -> Abilities | None:
-        """Returns what the model takes by its refusal, or None if that says nothing new."""
+        """Returns what the model takes by its refusal, or None if that teaches nothing new."""
         return learn(call.takes, refusal, self.lessons) if error.failure is Failure.REFUSED else None
 
     def _leaves_out(self, call: ProviderCall, refusal: ErrorBody, error: ProviderError) -> bool:
@@ -314,18 +314,18 @@ class HttpProvider(ABC):
         self, connection: AnswerConnection, error_patterns: ErrorPatterns
     ) -> tuple[ErrorBody, ProviderError]:
         """Reads a response that is no answer, and what it means."""
-        said, response = b"", connection.response
+        body, response = b"", connection.response
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
         try:
-            if response.status in (*TELLING_STATUSES, _NOT_FOUND):
+            if response.status in (*READ_BODY_STATUSES, _NOT_FOUND):
                 connection.answer_within(AFTER_FAILURE_S)
                 # A partial body is used too.
                 with suppress(Interrupted):
-                    while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
-                        said += received
+                    while len(body) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
+                        body += received
         finally:
             connection.release()
-        return read_error_body(said), read_failure(response.status, said, error_patterns, headers)
+        return read_error_body(body), read_failure(response.status, body, error_patterns, headers)
 
 
 def _failure_of(error: Interrupted) -> ProviderError:

@@ -13,8 +13,10 @@ from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer, re
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.providers.matched_stop import finish_reason_of
+from services.router.providers.openai.custom_tools import CustomInputs
 from services.router.schema.thoughts import CallSignature
 from services.router.schema.tools import ToolCallFragment
+from services.rules.custom_tools import to_arguments
 
 _DONE = b"[DONE]"
 _URL_CITATION = "url_citation"
@@ -26,10 +28,17 @@ class _Function(msgspec.Struct, gc=False):
     arguments: Raw = ABSENT
 
 
+class _Custom(msgspec.Struct, gc=False):
+    name: str | None = None
+    input: str | None = None
+
+
 class _ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    # In place of a function: a custom tool.
+    custom: _Custom | None = None
     # Google's, with the signature of the call.
     extra_content: Raw = ABSENT
 
@@ -162,6 +171,14 @@ class CompletionAnswer(ProviderAnswer):
         ),
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._custom = CustomInputs()
+
+    def finish(self, reason: str) -> None:
+        self._end_inputs()
+        super().finish(reason)
+
     def _read_event(self, data: bytes) -> None:
         if data == _DONE:
             self.is_over = True
@@ -208,7 +225,7 @@ class CompletionAnswer(ProviderAnswer):
 
     def _read(self, message: _Message) -> None:
         # Decodes what may be unreadable first, before anything is taken from the message.
-        calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
+        calls = [self._read_call(call) for call in message.tool_calls] if message.tool_calls else ()
         if message.content:
             if isinstance(message.content, str):
                 self.add_texts(message.content)
@@ -226,6 +243,20 @@ class CompletionAnswer(ProviderAnswer):
             self.call(call)
         if message.annotations is not ABSENT:
             self._read_annotations(message.annotations)
+
+    def _read_call(self, call: _ToolCall) -> ToolCallFragment:
+        if call.custom is None:
+            return _read_call(call)
+        if call.index is None:
+            return ToolCallFragment(None, call.id, call.custom.name, to_arguments(call.custom.input or ""))
+        if call.custom.name:
+            self._end_inputs()
+        arguments = self._custom.write(call.index, call.custom.input or "")
+        return ToolCallFragment(call.index, call.id, call.custom.name, arguments)
+
+    def _end_inputs(self) -> None:
+        for index, end in self._custom.end():
+            self.call(ToolCallFragment(index, arguments=end))
 
     def _read_annotations(self, annotations: Raw) -> None:
         with suppress(*UNREADABLE):

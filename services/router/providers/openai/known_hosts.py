@@ -23,6 +23,8 @@ class Host:
     takes_open_parameters: bool = False
     # Whether it takes a `tool_choice` among some of the tools.
     takes_allowed_tools: bool = False
+    # Whether it has custom tools.
+    takes_custom_tools: bool = False
     # Whether it takes fields that ask it not to store a request.
     takes_no_store: bool = False
     # Those fields, and headers in their place or beside them.
@@ -48,6 +50,7 @@ _AZURE: Final = Host(
     key_header="api-key",
     needs_no_limit=True,
     takes_allowed_tools=True,
+    takes_custom_tools=True,
     takes_no_store=True,
     reasoning_field="",
     api="auto",
@@ -57,6 +60,7 @@ _OPENAI: Final = Host(
     needs_no_limit=True,
     takes_cache_key=True,
     takes_allowed_tools=True,
+    takes_custom_tools=True,
     takes_no_store=True,
     reasoning_field="",
     api="auto",

@@ -16,6 +16,7 @@ from services.router.providers.base import Piece, ProviderCall, ProviderRoute, T
 from services.router.providers.errors.lessons import OPENAI, Lesson
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
+from services.router.providers.openai.custom_tools import write_calls, write_tools
 from services.router.providers.openai.known_hosts import host_of
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
 from services.router.providers.openai.numbered_answer import NumberedAnswer
@@ -39,7 +40,7 @@ class OpenAIProvider(HttpProvider):
     lessons: ClassVar[Sequence[Lesson]] = OPENAI
     flags: ClassVar[tuple[str, ...]] = (
         *("no_store", "short_call_ids", "string_content", "prompt_cache_key", "always_max_tokens"),
-        *("open_parameters", "allowed_tools", "reasoning_back", "reasoning_needed"),
+        *("open_parameters", "allowed_tools", "custom_tools", "reasoning_back", "reasoning_needed"),
     )
 
     def __init__(
@@ -106,10 +107,16 @@ class OpenAIProvider(HttpProvider):
             call = replace(call, messages=shorten_call_ids(call.messages))
         if call.tools.json and not self._route.allowed_tools:
             call = replace(call, tools=call.tools.without_others())
+        if call.tools.custom and self._takes_custom_tools(call):
+            messages = write_calls(call.messages, call.tools.custom)
+            call = replace(call, tools=write_tools(call.tools), messages=messages)
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
         output_field = call.takes.output_field or self._route.output_field
         return encode_call(call, output_field, self._extra_json, self._cache_key(call))
+
+    def _takes_custom_tools(self, call: ProviderCall) -> bool:
+        return self._route.custom_tools and call.takes.custom_tools
 
     def _with_thoughts(self, call: ProviderCall) -> Messages:
         messages = write_thoughts(call.messages, self._reasoning_field)

@@ -16,6 +16,7 @@ from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer
 from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.providers.errors.error_body import read_error_body
+from services.router.providers.openai.custom_tools import CustomInputs
 from services.router.schema.thoughts import ResponsesReasoning
 from services.router.schema.tools import ToolCallFragment
 
@@ -30,6 +31,7 @@ REFUSED_ITEMS: Final = ErrorPattern(
         r"|the requested item was created under a different azure openai resource)"
     ),
 )
+_CALLS: Final = ("function_call", "custom_tool_call")
 # Between two messages of one response, such as a comment and the answer.
 _PARAGRAPH: Final = "\n\n"
 _STATUSES: Final = {
@@ -92,6 +94,8 @@ class _Item(msgspec.Struct, gc=False):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    # Of a custom tool, in place of arguments.
+    input: str | None = None
     # Of reasoning.
     summary: list[_Part] | None = None
     encrypted_content: str | None = None
@@ -163,6 +167,7 @@ class ResponseAnswer(ProviderAnswer):
         self._said: dict[tuple[int, int], int] = {}
         # Calls that have begun, and whether any of their arguments came.
         self._begun: dict[int, bool] = {}
+        self._custom = CustomInputs()
         # Items of reasoning whose text came.
         self._thought: set[int] = set()
         self._said_characters = 0
@@ -193,12 +198,15 @@ class ResponseAnswer(ProviderAnswer):
             # OpenAI's own error has its fields in an object, though its documents have them in the event.
             raise self._failure(data if event.error in NOTHING else event.error)
         else:
-            self._read_end_of_part(event)
+            self._read_rarer(event)
 
-    def _read_end_of_part(self, event: _Event) -> None:
-        """Reads the end of a part, for servers that send no other event of it."""
+    def _read_rarer(self, event: _Event) -> None:
+        """Reads what is given to custom tools, what is cited, and the end of a part, for servers that send no other
+        event of it."""
         index = event.output_index
-        if event.type == "response.output_text.done":
+        if event.type == "response.custom_tool_call_input.delta":
+            self._add_input(index, _texts.decode(event.delta))
+        elif event.type == "response.output_text.done":
             self._say_once(index, event.content_index, _texts.decode(event.text))
         elif event.type == "response.refusal.done":
             self._say_once(index, event.content_index, _texts.decode(event.refusal), refuses=True)
@@ -222,13 +230,14 @@ class ResponseAnswer(ProviderAnswer):
         if not (self._said or self._begun):
             for index, item in enumerate(response.output or ()):
                 self._end_item(index, item)
+        self._end_inputs()
         self._add_usage(response.usage)
         if self.is_traced:
             self._note_model(said)
         self.finish(_finish_reason(response))
 
     def _begin_item(self, index: int, item: _Item) -> None:
-        if item.type == "function_call" and index not in self._begun:
+        if item.type in _CALLS and index not in self._begun:
             self._begun[index] = False
             self.call(ToolCallFragment(index, item.call_id or item.id, item.name))
 
@@ -244,6 +253,11 @@ class ResponseAnswer(ProviderAnswer):
         elif item.type == "function_call":
             self._begin_item(index, item)
             self._add_whole_arguments(index, item.arguments or "")
+        elif item.type == "custom_tool_call":
+            self._begin_item(index, item)
+            if not self._begun[index]:
+                self._add_input(index, item.input or "", is_whole=True)
+            self._end_inputs()
         elif item.type == "reasoning":
             if index not in self._thought:
                 self._thought.add(index)
@@ -287,6 +301,14 @@ class ResponseAnswer(ProviderAnswer):
         if index in self._begun and arguments:
             self._begun[index] = True
             self.call(ToolCallFragment(index, arguments=arguments))
+
+    def _add_input(self, index: int, text: str, *, is_whole: bool = False) -> None:
+        if text or is_whole:
+            self._add_arguments(index, self._custom.write(index, text))
+
+    def _end_inputs(self) -> None:
+        for index, end in self._custom.end():
+            self._add_arguments(index, end)
 
     def _add_whole_arguments(self, index: int, arguments: str) -> None:
         if not self._begun.get(index, True):

@@ -5,14 +5,15 @@ Items have no ids of their own. The API looks for those that have one among the 
 stored; some of Azure's servers want the ids of reasoning all the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, cast
 
 import msgspec
 from msgspec import Raw
 
 from services.router.providers.abilities import Abilities
 from services.router.providers.errors.lessons import PHASE
+from services.router.providers.openai.custom_tools import input_of
 from services.router.providers.translation.conversion import write_list
 from services.router.providers.translation.turns import plain_id
 from services.router.schema.messages import ABSENT, Message, Messages, decode_string, encode_string, join_strings
@@ -25,24 +26,43 @@ _objects = msgspec.json.Decoder(dict[str, Raw])
 Item = Mapping[str, object]
 
 
-def write_items(messages: Messages, abilities: Abilities, *, has_phases: bool) -> Raw:
-    """Returns the list of items. `has_phases` if messages of the model may say whether they are an answer."""
+def write_items(
+    messages: Messages, abilities: Abilities, custom_tools: Collection[str] = (), *, has_phases: bool
+) -> Raw:
+    """Returns the list of items. Calls of `custom_tools` are custom ones. `has_phases` if messages of the model may say
+    whether they are an answer."""
     phases = ("commentary", "final_answer") if has_phases and PHASE not in abilities.refused else ("", "")
-    return write_list(_items(messages, abilities, phases))
+    return write_list(_items(messages, abilities, phases, custom_tools))
 
 
-def _items(messages: Messages, abilities: Abilities, phases: Sequence[str]) -> Iterator[Item]:
+def _items(
+    messages: Messages, abilities: Abilities, phases: Sequence[str], custom_tools: Collection[str]
+) -> Iterator[Item]:
+    custom_ids: set[str] = set()
     latest = max(messages.thoughts, default=0)
     for index, message in enumerate(messages.complete):
         if message.role == "assistant":
             is_back = abilities.past_reasoning != "latest" or index == latest
             thoughts = messages.thoughts.get(index, _NO_THOUGHTS) if is_back else _NO_THOUGHTS
-            yield from _model_items(message, thoughts, phases, with_ids=abilities.past_reasoning == "with_ids")
+            items = _model_items(message, thoughts, phases, with_ids=abilities.past_reasoning == "with_ids")
+            yield from _with_custom_calls(items, custom_tools, custom_ids) if custom_tools else items
         elif message.role == "tool":
             call_id = plain_id(message.tool_call_id or "")
-            yield {"type": "function_call_output", "call_id": call_id, "output": join_strings(message.texts)}
+            kind = "custom_tool_call_output" if call_id in custom_ids else "function_call_output"
+            yield {"type": kind, "call_id": call_id, "output": join_strings(message.texts)}
         else:
             yield {"role": message.role, "content": _content(message)}
+
+
+def _with_custom_calls(items: Iterable[Item], names: Collection[str], ids: set[str]) -> Iterator[Item]:
+    """Yields the items, with calls of these tools as such, and adds the ids of those."""
+    for item in items:
+        if item.get("type") != "function_call" or item["name"] not in names:
+            yield item
+            continue
+        ids.add(str(item["call_id"]))
+        given = input_of(cast(Raw, item["arguments"]))
+        yield {"type": "custom_tool_call", "call_id": item["call_id"], "name": item["name"], "input": given}
 
 
 def _content(message: Message) -> object:

@@ -38,7 +38,7 @@ class ResponsesProvider(OpenAIProvider):
     lessons = (*ONE_API, *RESPONSES, *OPENAI)
     # One for the other API, and those of each.
     most_lessons = 5
-    flags = ("prompt_cache_key", "always_max_tokens", "allowed_tools", "reasoning_back")
+    flags = ("prompt_cache_key", "always_max_tokens", "allowed_tools", "custom_tools", "reasoning_back")
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         super().__init__(route, timeouts)
@@ -85,6 +85,8 @@ class ResponsesProvider(OpenAIProvider):
         if not self._is_over_responses(call):
             return super()._write_body(call)
         tools = call.tools if self._route.allowed_tools else call.tools.without_others()
+        if not self._takes_custom_tools(call):
+            tools = tools.as_functions()
         written = replace(call, tools=tools, model_name=self._deployment or call.model_name)
         return write_request(
             written,

@@ -9,6 +9,7 @@ from msgspec import Raw
 from services.router.providers.abilities import Abilities
 from services.router.providers.base import ProviderCall, as_object
 from services.router.providers.errors.lessons import ENCRYPTED, SUMMARY
+from services.router.providers.openai.custom_tools import describe
 from services.router.providers.responses.past_items import write_items
 from services.router.providers.translation.conversion import merged, write_list
 from services.router.schema.parameters import Parameters
@@ -47,7 +48,7 @@ def write_request(
     abilities = call.takes
     request: dict[str, object] = {
         "model": call.model_name,
-        "input": write_items(call.messages, abilities, has_phases=has_phases),
+        "input": write_items(call.messages, abilities, call.tools.custom, has_phases=has_phases),
     }
     if call.is_limit_told:
         request["max_output_tokens"] = max(call.max_tokens, LEAST_OUTPUT_TOKENS)
@@ -99,11 +100,13 @@ def _tool_fields(tools: Tools, parameters: Parameters) -> dict[str, object]:
         return {}
     choice: object = parsed.mode.value
     if parsed.forced is not None:
-        choice = {"type": "function", "name": parsed.forced}
+        choice = _named(parsed.forced, tools)
     elif parsed.among:
-        names = [{"type": "function", "name": function.name} for function in parsed.functions]
+        names = [_named(function.name, tools) for function in parsed.functions]
         choice = {"type": "allowed_tools", "mode": parsed.mode.value, "tools": names}
-    fields: dict[str, object] = {"tools": write_list(map(_definition, parsed.among or parsed.functions))}
+    fields: dict[str, object] = {
+        "tools": write_list(_definition(each, tools) for each in parsed.among or parsed.functions)
+    }
     if choice != Mode.AUTO.value:
         fields["tool_choice"] = choice
     if "parallel_tool_calls" in parameters.fields:
@@ -111,7 +114,16 @@ def _tool_fields(tools: Tools, parameters: Parameters) -> dict[str, object]:
     return fields
 
 
-def _definition(function: Function) -> dict[str, object]:
+def _named(name: str, tools: Tools) -> dict[str, object]:
+    return {"type": "custom" if name in tools.custom else "function", "name": name}
+
+
+def _definition(function: Function, tools: Tools) -> dict[str, object]:
+    if (form := tools.custom.get(function.name)) is not None:
+        custom = {**_named(function.name, tools), **describe(form)}
+        if form.definition is not None:
+            custom["format"] = {"type": "grammar", "syntax": form.syntax, "definition": form.definition}
+        return custom
     definition: dict[str, object] = {
         "type": "function",
         "name": function.name,

@@ -1,6 +1,6 @@
 """JSON schemas in the words that a vendor takes.
 
-A vendor compiles a schema into a grammar, and refuses the words that it has no grammar for. They are said in the
+A vendor compiles a schema into a grammar, and refuses the words that it has no grammar for. These stand in the
 description instead, where the model reads them.
 """
 
@@ -28,7 +28,7 @@ class SchemaWords:
     formats: frozenset[str] | None = None
     # The highest `minItems`; None: any.
     most_min_items: int | None = None
-    # Whether each object must say that it has no other properties.
+    # Whether each object must declare that it has no other properties.
     closes_objects: bool = False
     # Whether `oneOf` is written as `anyOf`.
     has_one_of: bool = True
@@ -56,16 +56,16 @@ class SchemaWords:
         if self.bare_references and _REFERENCE in schema:
             return {name: self._inner(name, value) for name, value in schema.items() if name.startswith("$")}
         fitted: dict[str, Any] = {}
-        notes = []
+        left_out = []
         for name, value in schema.items():
             if name == "const" and not self.has_const:
                 fitted["enum"] = [value]
             elif self._takes(name, value):
                 fitted["anyOf" if name == "oneOf" and not self.has_one_of else name] = self._inner(name, value)
             elif value is not False:
-                notes.append(f"{name}: {msgspec.json.encode(value).decode()}")
-        if notes:
-            fitted["description"] = " ".join(filter(None, (fitted.get("description"), f"({'; '.join(notes)})")))
+                left_out.append(f"{name}: {msgspec.json.encode(value).decode()}")
+        if left_out:
+            fitted["description"] = " ".join(filter(None, (fitted.get("description"), f"({'; '.join(left_out)})")))
         if self.closes_objects and (fitted.get("type") == "object" or "properties" in fitted):
             fitted["additionalProperties"] = False
         return fitted
@@ -146,7 +146,7 @@ _LENGTHS: Final = frozenset({"minLength", "maxLength", "minProperties", "maxProp
 _COUNTS: Final = frozenset({"uniqueItems", "contains", "minContains", "maxContains", "unevaluatedProperties"})
 _STEPS: Final = frozenset({"exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 
-# As Anthropic's own SDK writes schemas, which says what its API takes.
+# As Anthropic's own SDK writes schemas, which shows what its API takes.
 ANTHROPIC: Final = SchemaWords(
     _CONDITIONS | _PATTERNS | _LENGTHS | _COUNTS | _STEPS | {"minimum", "maximum", "maxItems", "prefixItems"},
     formats=frozenset(

@@ -60,7 +60,8 @@ def _renamed_tools(tools: Tools, names: Mapping[str, str]) -> Tools:
         else:
             choice = _renamed(choice, names)
     choice_json = msgspec.json.encode(choice) if tools.tool_choice_json else b""
-    return Tools(msgspec.json.encode(renamed), choice_json)
+    custom = {names.get(name, name): form for name, form in tools.custom.items()}
+    return Tools(msgspec.json.encode(renamed), choice_json, custom)
 
 
 def _renamed(tool: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

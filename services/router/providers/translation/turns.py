@@ -91,7 +91,7 @@ class ResultsTurn:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SystemTurn:
-    """System messages from within the conversation, after what the user said in the same turn."""
+    """System messages from within the conversation, after what the user wrote in the same turn."""
 
     texts: list[Text]
 
@@ -168,7 +168,7 @@ class _Reader:
             return
         self.expect_results()
         texts = _texts_of(message)
-        if message.refusal is not ABSENT and _says_something(message.refusal):
+        if message.refusal is not ABSENT and _is_not_blank(message.refusal):
             texts.append(Text(message.refusal))
         calls = list(map(_read_call, message.calls))
         placed: list[PlacedThought] = []
@@ -269,15 +269,15 @@ def _divided(texts: list[Text], characters: int) -> tuple[list[Text], int]:
     for number, text in enumerate(texts):
         if not characters:
             return texts, number
-        said = decode_string(text.json)
-        if characters < len(said):
+        decoded = decode_string(text.json)
+        if characters < len(decoded):
             first, second = (
-                Text(encode_string(said[:characters])),
-                Text(encode_string(said[characters:]), text.cache_control),
+                Text(encode_string(decoded[:characters])),
+                Text(encode_string(decoded[characters:]), text.cache_control),
             )
-            halves = [half for half in (first, second) if _says_something(half.json)]
+            halves = [half for half in (first, second) if _is_not_blank(half.json)]
             return [*texts[:number], *halves, *texts[number + 1 :]], number + (halves[:1] == [first])
-        characters -= len(said)
+        characters -= len(decoded)
     return texts, len(texts)
 
 
@@ -288,10 +288,10 @@ def _texts_of(message: Message) -> list[Text]:
         texts = [Text(part.text, part.cache_control or None) for part in content if part.text is not ABSENT]
     else:
         texts = list(map(Text, message.texts))
-    return [text for text in texts if _says_something(text.json)]
+    return [text for text in texts if _is_not_blank(text.json)]
 
 
-def _says_something(text: Raw) -> bool:
+def _is_not_blank(text: Raw) -> bool:
     """Returns whether a text is not blank. Providers refuse blank texts, though models write them before a call."""
     return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(decode_string(text).strip())
 

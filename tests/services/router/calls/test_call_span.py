@@ -104,9 +104,9 @@ async def test_question_says_what_the_provider_reports_of_its_answer(
     assert said["gen_ai.usage.reasoning.output_tokens"] == 3
 
 
-@pytest.mark.parametrize("tells_traces", [False, True])
+@pytest.mark.parametrize("sends_traces", [False, True])
 async def test_provider_goes_on_with_the_trace_only_if_it_is_told(
-    socket_folder: Path, log: Log, tracer: Tracer, chat: Span, spans: list[RecordedSpan], *, tells_traces: bool
+    socket_folder: Path, log: Log, tracer: Tracer, chat: Span, spans: list[RecordedSpan], *, sends_traces: bool
 ) -> None:
     async with (
         Upstream(Reply(status=500)) as first,
@@ -116,7 +116,7 @@ async def test_provider_goes_on_with_the_trace_only_if_it_is_told(
             log,
             {target("first"): first, target("second"): second},
             tracer=tracer,
-            tells_traces=tells_traces,
+            sends_traces=sends_traces,
         ) as router,
     ):
         work_on(chat)
@@ -125,4 +125,4 @@ async def test_provider_goes_on_with_the_trace_only_if_it_is_told(
     assert (failed.attributes["error.type"], served.name) == ("500", "legato.router.v1.RouterService/Chat")
     assert {failed.parent_id, answered.parent_id} == {served.span_id}
     told = [upstream.requests[0].headers.get("traceparent") for upstream in (first, second)]
-    assert told == ([failed.traceparent, answered.traceparent] if tells_traces else [None, None])
+    assert told == ([failed.traceparent, answered.traceparent] if sends_traces else [None, None])
