@@ -3,15 +3,19 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, ClassVar, Generic, TypeVar
+
+import grpc.aio
 
 from edge.backends.auth import NAME as AUTH
 from edge.backends.auth import AuthReplica
+from edge.backends.chat_opening import ChatOpening
 from legato_protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from legato_protos.router.v1 import router_pb2, router_pb2_grpc
-from legato_protos.router.v1.router_pb2 import ChatRequest
 from services.chassis.exchange.calls import ClientCall, Consumer
 from services.chassis.exchange.client import CallsInFlight, ExchangeClient
+from services.chassis.exchange.methods import Encodable
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
@@ -57,7 +61,7 @@ class _Replica(ExchangeClient, Generic[StubT]):
     ) -> None:
         self._address = address
         self._certificates = certificates
-        self._connection = self._connect()
+        self._connection: ChannelHolder[StubT] = self._connect(self.stub_type)
         super().__init__(
             self.title,
             self._open_exchange,
@@ -74,8 +78,8 @@ class _Replica(ExchangeClient, Generic[StubT]):
     def stub(self) -> StubT:
         return self._connection.stub
 
-    def _connect(self) -> ChannelHolder[StubT]:
-        return ChannelHolder(self._address, self.server_name, self.stub_type, self._certificates)
+    def _connect(self, stub_type: type[Any]) -> ChannelHolder[Any]:
+        return ChannelHolder(self._address, self.server_name, stub_type, self._certificates)
 
     def _open_exchange(self) -> Any:
         # The stub is looked up each time, for the newest certificate.
@@ -87,6 +91,19 @@ class _Replica(ExchangeClient, Generic[StubT]):
         await self._connection.close()
 
 
+class _BulkStub:
+    """The calls that share no stream. A chat is opened by a `ChatOpening`, which is no message."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        service: str = router_pb2.DESCRIPTOR.services_by_name["RouterService"].full_name
+        self.Chat: grpc.aio.StreamStreamMultiCallable[Encodable, router_pb2.ChatResponse] = channel.stream_stream(
+            f"/{service}/Chat",
+            request_serializer=methodcaller("SerializeToString"),
+            response_deserializer=router_pb2.ChatResponse.FromString,
+        )
+        self.CountTokens = router_pb2_grpc.RouterServiceStub(channel).CountTokens
+
+
 class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
     title, server_name = "The router", "router"
     stub_type, request_type = router_pb2_grpc.RouterServiceStub, router_pb2.ExchangeRequest
@@ -94,18 +111,18 @@ class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._bulk = self._connect()
+        self._bulk: ChannelHolder[_BulkStub] = self._connect(_BulkStub)
         self._bulk_calls = 0
         # Until it is sent, each takes twice its size besides.
         self._bulk_openings = asyncio.Semaphore(MOST_BULK_OPENINGS)
 
-    def chat(self, request: ChatRequest, consumer: Consumer) -> ChatCall:
-        """Opens a chat, whose responses `consumer` is offered first; the request is not kept once it is sent."""
-        if request.ByteSize() > SHARED_STREAM_BYTES:
-            return RpcCall(self.title, self._open_bulk_call(), request, self._bulk_openings)
+    def chat(self, opening: ChatOpening, consumer: Consumer) -> ChatCall:
+        """Opens a chat, whose responses `consumer` is offered first; the opening is not kept once it is sent."""
+        if opening.size_bytes > SHARED_STREAM_BYTES:
+            return RpcCall(self.title, self._open_bulk_call(), opening, self._bulk_openings)
         # A whole answer is put together from its messages.
-        request.open.takes_packed = request.open.stream
-        return self.open("Chat", request, router_pb2.ChatResponse, unpack_piece, consumer)
+        opening.fields.takes_packed = opening.fields.stream
+        return self.open("Chat", opening, router_pb2.ChatResponse, unpack_piece, consumer)
 
     async def count_tokens(self, chat: router_pb2.ChatOpen) -> int:
         """Returns the tokens of a chat's prompt."""

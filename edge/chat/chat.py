@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
+from edge.backends.chat_opening import ChatOpening
 from edge.backends.exchanges import ChatCall
 from edge.backends.outage_wait import has_waited
 from edge.billing.failures import CLIENT_GONE, CREDIT_SPENT
@@ -175,41 +176,37 @@ class Chat:
                 return await self._finish(response)
             response = await self._next_response(call)
 
-    def _opening(self, grant: router.Grant) -> router.ChatRequest:
-        """Returns the request for a router, which from here on is the only copy of the prompt."""
+    def _opening(self, grant: router.Grant) -> ChatOpening:
+        """Returns the request for a router, which from here on has the only copy of the prompt."""
         body, principal = self._body, self._admitted.principal
-        request = router.ChatRequest(
-            open=router.ChatOpen(
-                request_id=self._hold.request_id,
-                account_id=principal.account_id,
-                model=body.model,
-                preferred_class=principal.preferred_class,
-                tool_choice_json=body.tool_choice_json,
-                stream=body.stream,
-                max_tokens=body.max_tokens,
-                parameters_json=body.parameters_json,
-                grant=grant,
-                key_id=principal.key_id,
-                search=principal.search and not body.names_tool_choice,
-                memory=principal.memory,
-                attachments=principal.attachments,
-                tells_acceptance=self._hold.tells_acceptance,
-                prompt_cache_key_digest=body.prompt_cache_key_digest,
-                shows_reasoning=body.shows_reasoning,
-                has_unusual_names=body.has_unusual_names,
-            )
+        fields = router.ChatOpen(
+            request_id=self._hold.request_id,
+            account_id=principal.account_id,
+            model=body.model,
+            preferred_class=principal.preferred_class,
+            tool_choice_json=body.tool_choice_json,
+            stream=body.stream,
+            max_tokens=body.max_tokens,
+            parameters_json=body.parameters_json,
+            grant=grant,
+            key_id=principal.key_id,
+            search=principal.search and not body.names_tool_choice,
+            memory=principal.memory,
+            attachments=principal.attachments,
+            tells_acceptance=self._hold.tells_acceptance,
+            prompt_cache_key_digest=body.prompt_cache_key_digest,
+            shows_reasoning=body.shows_reasoning,
+            has_unusual_names=body.has_unusual_names,
         )
         if body.kept_thinking_turns is not None:
-            request.open.kept_thinking_turns = body.kept_thinking_turns
-        # Not before, since a message inside another is a copy.
-        request.open.messages_json = body.messages_json
-        request.open.tools_json = body.tools_json
-        body.messages_json = body.tools_json = b""
+            fields.kept_thinking_turns = body.kept_thinking_turns
         if principal.allowed_classes is not None:
-            request.open.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
-        return request
+            fields.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
+        opening = ChatOpening(fields, body.messages_json, body.tools_json)
+        body.messages_json = body.tools_json = b""
+        return opening
 
-    async def _route(self, opening: router.ChatRequest, affinity: str) -> tuple[ChatCall, router.ChatResponse]:
+    async def _route(self, opening: ChatOpening, affinity: str) -> tuple[ChatCall, router.ChatResponse]:
         """Calls the least loaded router, or the one that a big prompt prefers; retries once on another if that one is
         lost before its first response."""
         replica = self._edge.routers.least_loaded(affinity=affinity)

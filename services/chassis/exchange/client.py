@@ -6,14 +6,14 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
 from legato_protos.type.v1 import exchange_pb2 as pb
 from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
 from services.chassis.exchange.calls import ClientCall, Consumer, UnaryCall, arrive
-from services.chassis.exchange.methods import ResponseT
+from services.chassis.exchange.methods import Encodable, ResponseT
 from services.chassis.exchange.outbox import (
     ExchangeMessage,
     Opening,
@@ -115,7 +115,7 @@ class ExchangeClient:
             await asyncio.gather(self._keeper, return_exceptions=True)
 
     def call(
-        self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
+        self, method: str, request: Encodable, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """Starts a unary call; the future fails if no response comes in time."""
         question = UnaryCall(self, self._loop, response_type)
@@ -134,7 +134,7 @@ class ExchangeClient:
     def open(
         self,
         method: str,
-        request: Message,
+        request: Encodable,
         response_type: type[ResponseT],
         unpack: Callable[[bytes], ResponseT] | None = None,
         consumer: Consumer | None = None,
@@ -145,7 +145,7 @@ class ExchangeClient:
         call.call_id = self._begin(method, request, call)
         return call
 
-    def _begin(self, method: str, request: Message, call: UnaryCall[Any] | ClientCall[Any]) -> int:
+    def _begin(self, method: str, request: Encodable, call: UnaryCall[Any] | ClientCall[Any]) -> int:
         if self._outbox is None:
             raise ExchangeBroken(self._service)
         self._last_call_id = call_id = self._last_call_id + 1

@@ -17,6 +17,12 @@ RequestT_co = TypeVar("RequestT_co", bound=Message, covariant=True)
 ResponseT_contra = TypeVar("ResponseT_contra", bound=Message, contravariant=True)
 
 
+class Encodable(Protocol):
+    """A request: a message of protobuf, or what encodes itself as one."""
+
+    def SerializeToString(self) -> bytes: ...
+
+
 class CallStream(Protocol[RequestT_co, ResponseT_contra]):
     """One call as its handler sees it, on either transport. If the caller leaves, the handler is cancelled."""
 

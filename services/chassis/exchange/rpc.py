@@ -9,10 +9,9 @@ from typing import Any, Generic, cast
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
 
 from services.chassis.exchange.client import ExchangeBroken
-from services.chassis.exchange.methods import RequestT, ResponseT, StreamMethod, traced
+from services.chassis.exchange.methods import Encodable, RequestT, ResponseT, StreamMethod, traced
 from services.chassis.rpc.channel import from_rpc_error, was_lost
 from services.chassis.telemetry.tracing import Span
 
@@ -24,7 +23,7 @@ class RpcCall(Generic[ResponseT]):
         self,
         service: str,
         stream: "grpc.aio.StreamStreamCall[Any, ResponseT]",
-        request: Message,
+        request: Encodable,
         openings: asyncio.Semaphore | None = None,
     ) -> None:
         """Sends the opening `request`, in its turn if `openings` limits how many are sent at once. It is not kept."""
@@ -33,7 +32,7 @@ class RpcCall(Generic[ResponseT]):
         # Read by the iterator: after a failed write, as when the other side has ended, `stream.read()` returns nothing,
         # even if messages have arrived.
         self._responses = cast("AsyncGenerator[ResponseT, None]", aiter(stream))
-        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._outbox: asyncio.Queue[Encodable] = asyncio.Queue()
         self._outbox.put_nowait(request)
         self._writer = asyncio.create_task(_write_all(stream, self._outbox, openings or nullcontext()))
 
@@ -49,7 +48,7 @@ class RpcCall(Generic[ResponseT]):
             self._writer.cancel()
         return response
 
-    def send(self, request: Message) -> None:
+    def send(self, request: Encodable) -> None:
         self._outbox.put_nowait(request)
 
     def cancel(self) -> None:
@@ -61,7 +60,7 @@ class RpcCall(Generic[ResponseT]):
 
 async def _write_all(
     stream: "grpc.aio.StreamStreamCall[Any, Any]",
-    outbox: asyncio.Queue[Message],
+    outbox: asyncio.Queue[Encodable],
     turn: AbstractAsyncContextManager[None],
 ) -> None:
     """Writes queued requests, the first in its turn. No method: a cancelled task's frame must not refer to the call,
