@@ -16,6 +16,12 @@ Behaviour = int | Literal["hang", "drip", "garbage", "close"]
 PATIENCE_S = 60
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Webhooks of many accounts connect at once; the default of five is too few on a busy machine.
+    request_queue_size = 128
+
+
 class Receiver:
     def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
         """Speaks plain HTTP without a certificate."""
@@ -29,8 +35,7 @@ class Receiver:
         self.silent_paths: set[str] = set()
         self.waiting_paths: list[str] = []
         self._ending = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"receiver": self}))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"receiver": self}))
         if certificate is not None:
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(certificate, key)
